@@ -1,0 +1,237 @@
+"""The exceptions of the library, cut by what a caller can do about them.
+
+EphemeralsError
+├── InvalidOption (ValueError)           an option or argument has a value that is not allowed
+│   └── InvalidOptionType (TypeError)    … or a value of the wrong type
+├── InvalidBody (TypeError)              what was given as a body cannot be run as one
+├── CoordinatorError
+│   ├── CoordinatorClosed                the intake is closed; nothing more is accepted
+│   ├── CoordinatorFull                  refused for now; try again later
+│   ├── CoordinatorBroken                an internal error ended the coordinator; `__cause__` is that error
+│   ├── WrongLoop                        used from an event loop it is not bound to
+│   └── DeadlockError                    the wait could never end
+├── OperationError
+│   ├── OperationCancelled               the operation was cancelled
+│   ├── OperationSkipped                 a signal told the coordinator not to run it
+│   ├── OperationTimeout (TimeoutError)  the operation ran longer than `operation_timeout`
+│   └── OperationFailed                  stands for a failure whose exception was not kept
+├── PinLimitReached                      as many operations are pinned as `max_pinned` allows
+├── UnknownLane (LookupError)            no lane has that name
+├── UnknownCoordinator (LookupError)     no coordinator has that name
+├── DuplicateName (ValueError)           the name is taken
+└── MissingExtra (ImportError)           an optional dependency is not installed
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "CoordinatorBroken",
+    "CoordinatorClosed",
+    "CoordinatorError",
+    "CoordinatorFull",
+    "DeadlockError",
+    "DuplicateName",
+    "EphemeralsError",
+    "InvalidBody",
+    "InvalidOption",
+    "InvalidOptionType",
+    "MissingExtra",
+    "OperationCancelled",
+    "OperationError",
+    "OperationFailed",
+    "OperationSkipped",
+    "OperationTimeout",
+    "PinLimitReached",
+    "UnknownCoordinator",
+    "UnknownLane",
+    "WrongLoop",
+]
+
+
+class EphemeralsError(Exception):
+    """Be the base of every exception that the library raises itself."""
+
+
+class InvalidOption(EphemeralsError, ValueError):
+    """Report an option or argument whose value is not allowed.
+
+    `option` is its name, `value` what was given, `allowed` a phrase that says what may be given.
+    """
+
+    def __init__(self, option: str, value: object, allowed: str) -> None:
+        super().__init__(f"{option}={value!r} is not allowed: expected {allowed}")
+        self.option = option
+        self.value = value
+        self.allowed = allowed
+
+
+class InvalidOptionType(InvalidOption, TypeError):
+    """Report an option or argument of the wrong type."""
+
+
+class InvalidBody(EphemeralsError, TypeError):
+    """Report something that cannot be run as a body, and say what to give instead."""
+
+
+class CoordinatorError(EphemeralsError):
+    """Be the base of what a coordinator raises about itself; `coordinator` is its name."""
+
+    def __init__(self, message: str, coordinator: str) -> None:
+        super().__init__(message)
+        self.coordinator = coordinator
+
+
+class CoordinatorClosed(CoordinatorError):
+    """Refuse an item because the intake is closed; the item was not accepted."""
+
+    def __init__(self, coordinator: str) -> None:
+        super().__init__(
+            f"coordinator {coordinator!r} is closed and accepts nothing more: create a new one",
+            coordinator,
+        )
+
+
+class CoordinatorFull(CoordinatorError):
+    """Refuse an item because too much is waiting; the item was not accepted."""
+
+    def __init__(self, coordinator: str, reason: str) -> None:
+        super().__init__(
+            f"coordinator {coordinator!r} is full ({reason}): try again later, "
+            "or use overflow='wait' to wait for room",
+            coordinator,
+        )
+        self.reason = reason
+
+
+class CoordinatorBroken(CoordinatorError):
+    """Report that an internal error ended the coordinator; the error is the `__cause__`."""
+
+    def __init__(self, coordinator: str) -> None:
+        super().__init__(
+            f"coordinator {coordinator!r} was ended by an internal error (see the cause): "
+            "create a new one, and please report it",
+            coordinator,
+        )
+
+
+class WrongLoop(CoordinatorError):
+    """Refuse a use from another event loop while the one it is bound to is still open."""
+
+    def __init__(self, coordinator: str, bound: object, running: object) -> None:
+        super().__init__(
+            f"coordinator {coordinator!r} is bound to the event loop {bound!r} and was used from "
+            f"{running!r}: use one coordinator for each loop, or enqueue_threadsafe()",
+            coordinator,
+        )
+
+
+class DeadlockError(CoordinatorError):
+    """End a wait that could never succeed: everything it waits for waits itself.
+
+    `operations` are the ids of the running operations that wait for one another's room.
+    """
+
+    def __init__(self, coordinator: str, operations: Iterable[int], listing: str) -> None:
+        super().__init__(
+            f"deadlock in coordinator {coordinator!r}: every running operation that could make room "
+            f"waits for room or for work that has not started ({listing}): enqueue without waiting "
+            "for the outcome, raise the limits, or use a second coordinator",
+            coordinator,
+        )
+        self.operations = tuple(operations)
+
+
+class OperationError(EphemeralsError):
+    """Be the base of what a handle raises; `operation_id` names the operation."""
+
+    def __init__(self, message: str, operation_id: int) -> None:
+        super().__init__(message)
+        self.operation_id = operation_id
+
+
+class OperationCancelled(OperationError):
+    """Tell a waiter that the operation was cancelled; the waiter itself was not."""
+
+
+class OperationSkipped(OperationError):
+    """Tell a waiter that a signal kept the operation from running; `signal` is its name."""
+
+    def __init__(self, message: str, operation_id: int, signal: str) -> None:
+        super().__init__(message, operation_id)
+        self.signal = signal
+
+
+class OperationTimeout(OperationError, TimeoutError):
+    """End an operation that ran longer than allowed; `timeout` is the limit in seconds."""
+
+    def __init__(self, message: str, operation_id: int, timeout: float) -> None:
+        super().__init__(message, operation_id)
+        self.timeout = timeout
+
+
+class OperationFailed(OperationError):
+    """Stand in for a failure whose exception was not kept; `error_type` names its type."""
+
+    def __init__(self, message: str, operation_id: int, error_type: str) -> None:
+        super().__init__(message, operation_id)
+        self.error_type = error_type
+
+
+class PinLimitReached(EphemeralsError):
+    """Refuse a pin because `max_pinned` operations are pinned already."""
+
+    def __init__(self, max_pinned: int) -> None:
+        super().__init__(
+            f"{max_pinned} operations are pinned already (max_pinned={max_pinned}): "
+            "unpin or evict one first, or raise max_pinned"
+        )
+        self.max_pinned = max_pinned
+
+
+class _UnknownName(EphemeralsError, LookupError):
+    """Say which names exist and which one comes closest."""
+
+    def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
+        names = sorted(known)
+        close = difflib.get_close_matches(str(name), names, n=1)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        listing = ", ".join(map(repr, names)) if names else "none"
+        super().__init__(f"there is no {kind} named {name!r}{hint} (known: {listing})")
+        self.name = name
+        self.known = tuple(names)
+
+
+class UnknownLane(_UnknownName):
+    """Report a lane name that the coordinator was not given."""
+
+    def __init__(self, name: object, known: Iterable[str]) -> None:
+        super().__init__("lane", name, known)
+
+
+class UnknownCoordinator(_UnknownName):
+    """Report a coordinator name that was never registered."""
+
+    def __init__(self, name: object, known: Iterable[str]) -> None:
+        super().__init__("coordinator", name, known)
+
+
+class DuplicateName(EphemeralsError, ValueError):
+    """Refuse a second thing under a name that is taken."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"a {kind} named {name!r} exists already: choose another name")
+        self.name = name
+
+
+class MissingExtra(EphemeralsError, ImportError):
+    """Report that an optional dependency is missing, and how to install it."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an extra: pip install 'ephemerals[{extra}]'")
+        self.extra = extra
