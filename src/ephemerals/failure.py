@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import sysconfig
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Final, Literal
 
+from .errors import EphemeralsError
+
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["ErrorInfo", "copy_released", "released"]
+__all__ = ["ErrorInfo", "kept_form", "qualified_name"]
 
 _MAX_PLACES: Final = 16
 _MAX_MESSAGE: Final = 200
@@ -51,18 +53,28 @@ class ErrorInfo:
         return "\n".join(lines)
 
     @classmethod
-    def of(
-        cls, error: BaseException, detail: Literal["type", "message", "exception"], kept: BaseException | None = None
-    ) -> ErrorInfo:
-        """Describe `error`; `kept` is its released form, stored with the detail `"exception"`."""
+    def of(cls, error: BaseException, detail: Literal["type", "message", "exception"]) -> ErrorInfo:
+        """Describe `error`, without its message if `detail` is `"type"`."""
         place, trace = _places(error.__traceback__)
-        return cls(
-            type=qualified_name(type(error)),
-            place=place,
-            trace=trace,
-            message="" if detail == "type" else _message(error),
-            exception=kept if detail == "exception" else None,
-        )
+        message = "" if detail == "type" else _message(error)
+        return cls(type=qualified_name(type(error)), place=place, trace=trace, message=message)
+
+    def with_exception(self, exception: BaseException) -> ErrorInfo:
+        """Return a copy that carries an exception, which must be released."""
+        return replace(self, exception=exception)
+
+
+def kept_form(error: BaseException, *, is_shared: bool) -> BaseException:
+    """Return what may be stored of an exception: itself, released, or a copy if somebody else holds it.
+
+    An exception that cannot be copied is replaced by an `EphemeralsError` that names its type.
+    """
+    if not is_shared:
+        return released(error)
+    try:
+        return copy_released(error)
+    except Exception:  # noqa: BLE001 - copying runs code of the exception's class, which may raise anything
+        return EphemeralsError(f"{qualified_name(type(error))}: {_message(error)}")
 
 
 def qualified_name(kind: type) -> str:

@@ -7,19 +7,19 @@ holds it only until it ends; what is remembered afterwards is an `OperationSnaps
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from .clock import utc
 from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped
-from .failure import copy_released
+from .failure import kept_form
 from .ids import format_id
 from .snapshot import _NO_RESULT, OperationSnapshot, OperationStatus, _Draft, duration, waiting_time
 
 if TYPE_CHECKING:
     import asyncio
-    from collections import deque
     from collections.abc import Generator, Mapping
     from contextvars import Context
     from datetime import datetime
@@ -110,14 +110,13 @@ class Operation(Generic[R]):
         context: Context | None,
         key: Any = None,
         lane: str | None = None,
-        metadata: Mapping[str, Any] = _EMPTY,
         timeout: float | None = None,
     ) -> None:
         self.id = operation_id
         self.name = name
         self.key = key
         self.lane = lane
-        self.metadata = metadata
+        self.metadata = _EMPTY
         self.attempt = 1
         self._owner = owner
         self._item = item
@@ -248,6 +247,18 @@ class Operation(Generic[R]):
                     del failure  # this frame is in its traceback now
         return self._unwrap()
 
+    def _record(self, event: SignalEvent, limit: int) -> None:
+        """Add to its signals, until it has ended; the oldest go first."""
+        if self._finished is None:
+            if self._signals is None:
+                self._signals = deque(maxlen=limit)
+            self._signals.append(event)
+            self._signal_count += 1
+
+    def _forget_signal(self, name: str) -> None:
+        if self._signals is not None and self._finished is None:
+            self._signals = deque((each for each in self._signals if each.name != name), self._signals.maxlen)
+
     def _unwrap(self) -> R:
         match self._status:
             case OperationStatus.COMPLETED:
@@ -255,7 +266,7 @@ class Operation(Generic[R]):
                 return outcome
             case OperationStatus.FAILED:
                 error: BaseException = self._outcome
-                self._outcome = copy_released(error)  # raising gives this one a traceback; what is kept has none
+                self._outcome = kept_form(error, is_shared=True)  # raising gives this one a traceback; what is kept has none
                 try:
                     raise error
                 finally:

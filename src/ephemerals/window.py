@@ -59,6 +59,7 @@ class OperationWindow:
         "_aside",
         "_call_hook",
         "_clock",
+        "_closed",
         "_context",
         "_ended",
         "_lifetime",
@@ -84,7 +85,8 @@ class OperationWindow:
         *,
         results_ttl: float | None = None,
     ) -> None:
-        self.pending: dict[int, Operation[Any]] = {}
+        # Popping the first again and again is constant only with an OrderedDict.
+        self.pending: dict[int, Operation[Any]] = OrderedDict() if options.overflow == "drop_oldest" else {}
         self.running: dict[int, Operation[Any]] = {}
         self.failures: deque[OperationSnapshot[Any]] = deque(maxlen=_MAX_FAILURES)
         self.echoes = EchoStore(
@@ -94,6 +96,7 @@ class OperationWindow:
         self._aside: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self._pinned: set[int] = set()
         self._unpinned = 0
+        self._closed = False
         self._results: deque[tuple[float, int]] = deque()
         self._options = options
         self._limit = options.max_tracked_operations
@@ -111,6 +114,13 @@ class OperationWindow:
         """Take the loop, and the context, in which the timer runs."""
         self._loop = loop
         self._context = context
+        self._arm(self._clock.monotonic())
+
+    def unbind(self) -> None:
+        """Forget a loop that was closed; what is held stays."""
+        self._loop = None
+        self._timer = None
+        self._armed_for = float("inf")
 
     # What enters, what is asked, what is pinned.
 
@@ -119,6 +129,9 @@ class OperationWindow:
         self._ended[snapshot.id] = snapshot
         if not snapshot.is_pinned:
             self._unpinned += 1
+        if self._closed:
+            self.close()
+            return
         if self._lifetime is not None:
             self._arm_for(now + self._lifetime, now)
         if self._results_ttl is not None and snapshot.has_result:
@@ -165,6 +178,11 @@ class OperationWindow:
     def is_pinned(self, operation_id: int) -> bool:
         """Tell whether an operation is pinned."""
         return operation_id in self._pinned
+
+    @property
+    def pinned_count(self) -> int:
+        """Return how many are pinned."""
+        return len(self._pinned)
 
     def pin(self, operation_id: int) -> bool:
         """Exempt an operation from size and age; False if it is not held."""
@@ -219,24 +237,20 @@ class OperationWindow:
             for held in (self._ended, self._aside):
                 if operation_id in held:
                     held[operation_id] = without_result(held[operation_id])
-        while self._lifetime is not None and (oldest := self._oldest()) is not None and self._expiry(oldest) <= now:
+        if self._lifetime is None:
+            return
+        while self.failures and self._expiry(self.failures[0]) <= now:
+            self.failures.popleft()
+        while (oldest := self._oldest()) is not None and self._expiry(oldest) <= now:
             self._leave(self._ended, oldest.id, FinalizationReason.AGE, now)
 
     def close(self) -> None:
-        """Finalize everything that is left, whatever its pins, and stop the timer."""
+        """Finalize everything that has ended, whatever its pins, and stop the timer; later ones leave at once."""
+        self._closed = True
         now = self._clock.monotonic()
         for held in (self._aside, self._ended):
             while held:
                 self._leave(held, next(iter(held)), FinalizationReason.SHUTDOWN, now)
-        self._forget()
-
-    def abandon(self) -> None:
-        """Forget everything without a word: the process was forked, or the loop has gone."""
-        for table in (self.pending, self.running, self._ended, self._aside, self._pinned):
-            table.clear()
-        self._unpinned = 0
-        self._timer = None
-        self._loop = None
         self._forget()
 
     def _forget(self) -> None:
@@ -297,8 +311,11 @@ class OperationWindow:
 
     def _arm(self, now: float) -> None:
         """Arm the timer for the earliest of all expiries."""
-        if self._lifetime is not None and (oldest := self._oldest()) is not None:
-            self._arm_for(self._expiry(oldest), now)
+        if self._lifetime is not None:
+            if (oldest := self._oldest()) is not None:
+                self._arm_for(self._expiry(oldest), now)
+            if self.failures:
+                self._arm_for(self._expiry(self.failures[0]), now)
         if self._results:
             self._arm_for(self._results[0][0], now)
         if (expiry := self.echoes.next_expiry) is not None:
