@@ -24,7 +24,7 @@ help:  ## list the targets
 test: .venv/ready  ## test the built wheel on each Python, and measure the coverage
 	$(NOX) -s test $(if $(ARGS),-- $(ARGS),coverage)
 
-check: .venv/ready  ## format, lint, types, floors, changelog, docs
+check: .venv/ready  ## format, lint, types, layers, changelog, docs
 	$(NOX) -s check docs
 
 fix: .venv/ready  ## format and mend what the linter can, then check
