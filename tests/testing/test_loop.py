@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import multiprocessing
 import os
@@ -68,7 +69,9 @@ class TestTime:
             clock = VirtualClock.current()
             seen = []
             for delay in (2, 1):
-                asyncio.get_running_loop().call_later(delay, lambda d=delay: seen.append((d, clock.monotonic())))
+                asyncio.get_running_loop().call_later(
+                    delay, lambda d=delay: seen.append((d, clock.monotonic()))
+                )
             clock.advance(5)
             assert seen == []
             await clock.settle()
@@ -341,14 +344,13 @@ class TestNeverHanging:
     def test_a_task_that_swallows_its_cancellation_cannot_hang_the_end(self):
         async def stubborn():
             while True:
-                try:
+                with contextlib.suppress(asyncio.CancelledError):
                     await asyncio.Event().wait()
-                except asyncio.CancelledError:
-                    pass
 
         async def main():
-            asyncio.create_task(stubborn(), name="stubborn")
+            task = asyncio.create_task(stubborn(), name="stubborn")
             await asyncio.sleep(0)
+            assert not task.done()
 
         with pytest.raises(WaitsForever, match="stubborn"):
             run(main())
@@ -371,7 +373,9 @@ class TestNeverHanging:
                 event.set()
                 await job
 
-        with pytest.raises(WaitsForever, match="1 external work .* virtual time stands still 1 s before a timer"):
+        with pytest.raises(
+            WaitsForever, match=r"1 external work .* virtual time stands still 1 s before a timer"
+        ):
             run(main(), clock=VirtualClock(patience=0.1))
 
     def test_io_that_never_comes_is_waited_for_as_long_as_patience_lasts(self):
@@ -388,7 +392,7 @@ class TestNeverHanging:
         over = threading.Event()
         threading.Thread(target=over.wait, name="the stranger").start()
         try:
-            with pytest.raises(WaitsForever, match="threads are alive: .*the stranger"):
+            with pytest.raises(WaitsForever, match=r"threads are alive: .*the stranger"):
                 run(asyncio.Event().wait(), clock=VirtualClock(patience=0.05))
         finally:
             over.set()

@@ -72,13 +72,13 @@ class _Selector(selectors.BaseSelector):
             self._active()
         return events
 
-    def register(self, fileobj: FileDescriptorLike, events: int, data: Any = None) -> selectors.SelectorKey:  # noqa: ANN401 - as the base has it
+    def register(self, fileobj: FileDescriptorLike, events: int, data: Any = None) -> selectors.SelectorKey:
         return self._real.register(fileobj, events, data)
 
     def unregister(self, fileobj: FileDescriptorLike) -> selectors.SelectorKey:
         return self._real.unregister(fileobj)
 
-    def modify(self, fileobj: FileDescriptorLike, events: int, data: Any = None) -> selectors.SelectorKey:  # noqa: ANN401 - as the base has it
+    def modify(self, fileobj: FileDescriptorLike, events: int, data: Any = None) -> selectors.SelectorKey:
         return self._real.modify(fileobj, events, data)
 
     def close(self) -> None:
@@ -146,7 +146,7 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         job.add_done_callback(lambda _: work.end())  # after the callback that hands the result over
         return future
 
-    async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - differs by version
+    async def shutdown_default_executor(self, *args: Any, **kwargs: Any) -> None:
         """Join the default executor's threads, really; the virtual time does not run out meanwhile."""
         with self.clock.external_work():
             await super().shutdown_default_executor(*args, **kwargs)
@@ -159,7 +159,8 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
 
     def _count_work(self) -> int:
         body = sys.modules.get("ephemerals.coordination.body")  # not imported: no coordinator exists
-        return self.clock.working + (body.busy_threads() if body is not None else 0)
+        bodies: int = body.busy_threads() if body is not None else 0
+        return self.clock.working + bodies
 
     def _on_idle(self, timeout: float | None, working: int) -> float:
         """Decide what happens when nothing is ready; return how long to wait really (0: time has moved)."""
@@ -218,7 +219,7 @@ def run(main: Coroutine[Any, Any, T], *, clock: VirtualClock | None = None, debu
     closed, and the system's clock is back in place, also after an error. Waiting for something that never
     happens is `WaitsForever`; a call inside a running loop is a `RuntimeError`.
     """
-    if asyncio._get_running_loop() is not None:  # noqa: SLF001 - public by its documentation
+    if asyncio._get_running_loop() is not None:
         main.close()
         msg = "run() starts a loop of its own, and one is running already: await the coroutine instead"
         raise RuntimeError(msg)

@@ -19,8 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
 
+from ephemerals.errors import InvalidOption
+
 from .clock import VirtualClock
-from .runners import Loop, loop_id, runner_for
+from .runners import Loop, LoopUnavailable, loop_id, runner_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -31,7 +33,9 @@ _MODE: Final = "ephemeral_mode"
 _LOOP: Final = "ephemeral_loop"
 _FOREIGN_MARKS: Final = ("asyncio", "anyio", "trio")
 _REAL_TIMEOUT: Final = 30.0
-_NOT_ASYNC_WARNING: Final = r"ignore:(?s:.*)is marked with '@pytest.mark.asyncio'(?s:.*)not an async function"
+_NOT_ASYNC_WARNING: Final = (
+    r"ignore:[\s\S]*is marked with '@pytest.mark.asyncio' but it is not an async function"
+)
 
 _adopted: Final = pytest.StashKey[bool]()
 _runner: Final[ContextVar[Runner]] = ContextVar("ephemeral_runner")
@@ -91,18 +95,18 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(_LOOP, loops, ids=map(loop_id, loops), indirect=True)
 
 
-@pytest.hookimpl(wrapper=True, trylast=True, specname="pytest_pycollect_makeitem")
-def adopt_before_other_plugins(collector: pytest.Collector) -> Generator[None, object, object]:
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_pycollect_makeitem(collector: pytest.Collector) -> Generator[None, object, object]:
     """Take over this plugin's tests; other plugins wrap this hook, so that they find plain functions."""
     made = yield
-    _adopt_all(cast("list[object]", made) if isinstance(made, list) else [made], collector.config)
-    return cast("object", made)
+    _adopt_all(_listed(made), collector.config)
+    return made
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
-    """Take over the tests that a conftest marked only now."""
-    _adopt_all(items, config)
+    """Take over the tests that a conftest marked only now, unless another plugin has them."""
+    _adopt_all((item for item in items if type(item) is pytest.Function), config)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -114,11 +118,22 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
     real = pyfuncitem.get_closest_marker("real_loop")
     timeout = real.kwargs.get("timeout", _REAL_TIMEOUT) if real else _REAL_TIMEOUT
     clock = cast("VirtualClock | None", pyfuncitem.funcargs.get("ephemeral_clock"))
-    token = _runner.set(runner_for(loop, clock=clock, timeout=timeout))
+    try:
+        runner = runner_for(loop, clock=clock, timeout=timeout)
+    except LoopUnavailable as reason:
+        pytest.skip(str(reason))
+    except InvalidOption as error:
+        pytest.fail(str(error), pytrace=False)
+    token = _runner.set(runner)
     try:
         return (yield)
     finally:
         _runner.reset(token)
+
+
+def _listed(made: object) -> list[object]:
+    """Return what was made, be it one thing, several or `None`, as a list."""
+    return cast("list[object]", made) if isinstance(made, list) else [made]
 
 
 def _adopt_all(nodes: Iterable[object], config: pytest.Config) -> None:
@@ -152,14 +167,14 @@ def _adopt(item: pytest.Function) -> None:
 
 def _synchronous(function: Callable[..., Any]) -> Callable[..., None]:
     @functools.wraps(function)
-    def run_coroutine(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as the test has them
+    def run_coroutine(*args: Any, **kwargs: Any) -> None:
         __tracebackhide__ = True
         _runner.get()(function(*args, **kwargs))
 
     return run_coroutine
 
 
-def _coroutine_function(function: Any) -> Callable[..., Any] | None:  # noqa: ANN401 - whatever was collected
+def _coroutine_function(function: Any) -> Callable[..., Any] | None:
     """Return the coroutine function behind a collected test, taken over already or not; `None` for others."""
     hypothesis = getattr(function, "hypothesis", None)
     inner = getattr(hypothesis, "inner_test", function)

@@ -97,7 +97,7 @@ def _is_own(referrer: object) -> bool:
 
 def _running_frames() -> Iterator[tuple[int, FrameType]]:
     """Yield every frame that runs now, but for this module's, with the identity of its thread."""
-    for ident, innermost in sys._current_frames().items():  # noqa: SLF001 - public by its documentation
+    for ident, innermost in sys._current_frames().items():
         frame: FrameType | None = innermost
         while frame is not None:
             if not _is_own(frame):
@@ -123,9 +123,8 @@ def _describe(referrer: object, target: object) -> str:
         case CellType():
             text = "closure variable"
         case FunctionType():
-            cells = zip(referrer.__code__.co_freevars, referrer.__closure__ or (), strict=False)
-            names = [name for name, cell in cells if cell is target]
-            text = f"function {referrer.__qualname__}{_joined(': variable', names)}"
+            names = referrer.__code__.co_freevars if referrer.__closure__ is target else ()
+            text = f"function {referrer.__qualname__}{_joined(', closed over', names)}"
         case MethodType():
             text = f"bound method {referrer.__func__.__qualname__}"
         case ModuleType():
@@ -153,7 +152,7 @@ def _describe_data(referrer: object, target: object) -> str:
             return f"{kind} object{_named(referrer)}{_joined(', attribute', _attributes(referrer, target))}"
 
 
-def _describe_suspended(referrer: Any, target: object) -> str:  # noqa: ANN401 - three kinds with three spellings
+def _describe_suspended(referrer: Any, target: object) -> str:
     prefix = _SUSPENDED[type(referrer)]
     frame: FrameType | None = getattr(referrer, f"{prefix}_frame")
     kind = f"suspended {_type_name(referrer)}"
@@ -191,7 +190,7 @@ def _named(referrer: object) -> str:
     return f" {referrer.name!r}" if isinstance(referrer, threading.Thread) else ""
 
 
-def _names_in(variables: Any, target: object) -> list[str]:  # noqa: ANN401 - a dict or a frame's proxy
+def _names_in(variables: Any, target: object) -> list[str]:
     if isinstance(target, CellType):
         target = _content(target)  # variables show what is in the cell
     return [name for name, value in variables.items() if value is target and isinstance(name, str)]
@@ -208,7 +207,7 @@ def _variables(names: list[str]) -> str:
     return _joined("variable", names) if names else "a temporary value"
 
 
-def _joined(word: str, names: list[Any]) -> str:
+def _joined(word: str, names: Sequence[object]) -> str:
     if not names:
         return ""
     return f"{word} {', '.join(map(str, names[:_MOST_NAMES]))}{' …' if len(names) > _MOST_NAMES else ''}"

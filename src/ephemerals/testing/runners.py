@@ -8,14 +8,14 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-import pytest
+from ephemerals.errors import InvalidOption
 
 from .loop import run
 
 if TYPE_CHECKING:
     from .clock import VirtualClock
 
-__all__ = ["Loop", "Runner", "loop_id", "runner_for"]
+__all__ = ["Loop", "LoopUnavailable", "Runner", "loop_id", "runner_for"]
 
 LoopFactory: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 Loop: TypeAlias = str | LoopFactory
@@ -23,8 +23,12 @@ Main: TypeAlias = Coroutine[Any, Any, object]
 Runner: TypeAlias = Callable[[Main], object]
 
 
+class LoopUnavailable(Exception):
+    """Tell that a known loop cannot be had with this Python, or without a package."""
+
+
 def runner_for(loop: Loop, *, clock: VirtualClock | None, timeout: float) -> Runner:
-    """Return what runs a coroutine on that loop; skip the test if the loop is not to be had here.
+    """Return what runs a coroutine on that loop; a loop that is not to be had here is `LoopUnavailable`.
 
     `loop` is "virtual", "asyncio", "eager" (asyncio with its eager task factory, Python 3.12), "uvloop" or a
     loop factory. `clock` is for the virtual loop (`None`: a new one each time), `timeout` (seconds) for
@@ -48,18 +52,16 @@ def _factory(loop: Loop) -> LoopFactory:
             return asyncio.new_event_loop
         case "eager":
             if not hasattr(asyncio, "eager_task_factory"):
-                pytest.skip("eager tasks need Python 3.12")
+                raise LoopUnavailable("eager tasks need Python 3.12")
             return _eager_loop
         case "uvloop":
             try:
                 return cast("LoopFactory", importlib.import_module("uvloop").new_event_loop)
             except ImportError:
-                pytest.skip("uvloop is not installed")
+                raise LoopUnavailable("uvloop is not installed") from None
         case _:
-            pytest.fail(
-                f"no loop is named {loop!r}: expected 'virtual', 'asyncio', 'eager', 'uvloop' or a factory",
-                pytrace=False,
-            )
+            option = "loop"
+            raise InvalidOption(option, loop, "'virtual', 'asyncio', 'eager', 'uvloop' or a loop factory")
 
 
 def _eager_loop() -> asyncio.AbstractEventLoop:
