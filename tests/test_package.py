@@ -41,9 +41,7 @@ def test_it_ships_its_types() -> None:
 def test_the_core_imports_with_nothing_else_installed(tmp_path: Path) -> None:
     (tmp_path / "ephemerals").symlink_to(INSTALLED, target_is_directory=True)
     script = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import {', '.join(modules())}"
-    bare = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=False
-    )
+    bare = subprocess.run([sys.executable, "-I", "-S", "-c", script], capture_output=True, text=True, check=False)
     assert bare.returncode == 0, bare.stderr
 
 

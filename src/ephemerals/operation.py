@@ -266,7 +266,9 @@ class Operation(Generic[R]):
                 return outcome
             case OperationStatus.FAILED:
                 error: BaseException = self._outcome
-                self._outcome = kept_form(error, is_shared=True)  # raising gives this one a traceback; what is kept has none
+                self._outcome = kept_form(
+                    error, is_shared=True
+                )  # raising gives this one a traceback; what is kept has none
                 try:
                     raise error
                 finally:

@@ -89,9 +89,7 @@ class OperationWindow:
         self.pending: dict[int, Operation[Any]] = OrderedDict() if options.overflow == "drop_oldest" else {}
         self.running: dict[int, Operation[Any]] = {}
         self.failures: deque[OperationSnapshot[Any]] = deque(maxlen=_MAX_FAILURES)
-        self.echoes = EchoStore(
-            capacity=options.echo_capacity, retention=options.echo_retention, clock=options.clock
-        )
+        self.echoes = EchoStore(capacity=options.echo_capacity, retention=options.echo_retention, clock=options.clock)
         self._ended: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self._aside: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self._pinned: set[int] = set()

@@ -69,9 +69,7 @@ class TestTime:
             clock = VirtualClock.current()
             seen = []
             for delay in (2, 1):
-                asyncio.get_running_loop().call_later(
-                    delay, lambda d=delay: seen.append((d, clock.monotonic()))
-                )
+                asyncio.get_running_loop().call_later(delay, lambda d=delay: seen.append((d, clock.monotonic())))
             clock.advance(5)
             assert seen == []
             await clock.settle()
@@ -373,9 +371,7 @@ class TestNeverHanging:
                 event.set()
                 await job
 
-        with pytest.raises(
-            WaitsForever, match=r"1 external work .* virtual time stands still 1 s before a timer"
-        ):
+        with pytest.raises(WaitsForever, match=r"1 external work .* virtual time stands still 1 s before a timer"):
             run(main(), clock=VirtualClock(patience=0.1))
 
     def test_io_that_never_comes_is_waited_for_as_long_as_patience_lasts(self):

@@ -44,7 +44,9 @@ def examine(function: object, run_in: Literal["thread", "process"]) -> Body:
 
     A second parameter receives the operation if it has no default, is called `operation`, or is annotated as one.
     """
-    refuse_coroutine(function, "pass the function itself: WorkCoordinator(translate), not WorkCoordinator(translate(x))")
+    refuse_coroutine(
+        function, "pass the function itself: WorkCoordinator(translate), not WorkCoordinator(translate(x))"
+    )
     if not callable(function):
         message = f"a body must be a function, not {type(function).__qualname__}: {_EXPECTED}"
         raise InvalidBody(message)
@@ -109,7 +111,7 @@ def _takes_operation(function: Callable[..., Any], name: str) -> bool:
         message = f"body {name} needs the keyword {needed[0]!r}, which nobody would give: {_EXPECTED}"
         raise InvalidBody(message)
     if required > 2 or not (positional or has_rest):  # noqa: PLR2004 - the item and the operation
-        count = required if required else "no"
+        count = required or "no"
         message = f"body {name} takes {count} parameter{'s' * (required != 1)}: {_EXPECTED}"
         raise InvalidBody(message)
     if len(positional) < 2:  # noqa: PLR2004 - the item and the operation

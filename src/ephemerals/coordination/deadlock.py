@@ -24,9 +24,7 @@ class Wait(NamedTuple):
     target: Operation[Any]
     for_room: bool
 
-    def may_end(
-        self, stuck: set[Operation[Any]], schedule: Schedule, pending: Collection[Operation[Any]]
-    ) -> bool:
+    def may_end(self, stuck: set[Operation[Any]], schedule: Schedule, pending: Collection[Operation[Any]]) -> bool:
         """Tell whether the wait can end while `stuck` go on running: something must be able to start."""
         if not self.for_room:
             return not schedule.saturated_by(self.target, stuck)

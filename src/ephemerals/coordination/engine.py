@@ -41,7 +41,7 @@ from .privacy import hashed_key
 from .report import CoordinatorStatistics, DrainReport, Quantiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Hashable, Iterable, Mapping
+    from collections.abc import Callable, Hashable, Mapping
 
     from ..options import EphemeralOptions
     from ..signals import SignalEvent, SignalSink
@@ -457,7 +457,9 @@ class Engine:
                     waiter.set_result(None)
             operation._waiters = None
         window = self.window
-        snapshot = take_snapshot(operation, now, outcome if self._keeps_results and status is _COMPLETED else _NO_RESULT)
+        snapshot = take_snapshot(
+            operation, now, outcome if self._keeps_results and status is _COMPLETED else _NO_RESULT
+        )
         if status is _FAILED:
             window.failures.append(snapshot)
         for listener in self._listeners:
@@ -541,7 +543,7 @@ class Engine:
     def sink(self) -> SignalSink:
         """Return the sink: the shared one, or its own, made when first needed."""
         if self._sink is None:
-            from ..signals import SignalSink  # noqa: PLC0415 - most coordinators never emit anything
+            from ..signals import SignalSink
 
             self._sink = SignalSink(clock=self._clock)
         return self._sink
@@ -565,7 +567,9 @@ class Engine:
         if loop is not self.loop:
             raise WrongLoop(self.name, self.loop, loop)
         if self.window.live(operation.id) is not operation:
-            message = f"operation {format_id(operation.id)} ({operation.name}) was left behind: its loop or process is gone"
+            message = (
+                f"operation {format_id(operation.id)} ({operation.name}) was left behind: its loop or process is gone"
+            )
             raise OperationCancelled(message, operation.id)
         waiter: asyncio.Future[BaseException | None] = loop.create_future()
         if operation._waiters is None:
@@ -771,9 +775,7 @@ class Engine:
 
     # Looking.
 
-    def listen(
-        self, on_end: Callable[[Operation[Any]], None], on_closed: Callable[[], None]
-    ) -> Callable[[], None]:
+    def listen(self, on_end: Callable[[Operation[Any]], None], on_closed: Callable[[], None]) -> Callable[[], None]:
         """Call `on_end` with each operation at its end, and `on_closed` when there will be no more.
 
         Return a function that stops both.

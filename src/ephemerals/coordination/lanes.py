@@ -165,9 +165,7 @@ class LaneSchedule:
 
     def pending_for(self, key: Any) -> int:
         """Return how many of a key wait, in all lanes."""
-        return sum(
-            each.schedule.pending_for(key) for each in self._lanes if isinstance(each.schedule, KeyedSchedule)
-        )
+        return sum(each.schedule.pending_for(key) for each in self._lanes if isinstance(each.schedule, KeyedSchedule))
 
     def saturated_by(self, operation: Operation[Any], stuck: Iterable[Operation[Any]]) -> bool:
         stuck = tuple(stuck)

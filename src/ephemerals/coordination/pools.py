@@ -48,9 +48,7 @@ class Pool:
         self._executor: Executor | None = None
         self._size = 0
 
-    async def run(
-        self, operation: Operation[Any], size: int, function: Callable[..., Any], box: list[Any]
-    ) -> Any:
+    async def run(self, operation: Operation[Any], size: int, function: Callable[..., Any], box: list[Any]) -> Any:
         """Call `function(*box)` in one of at most `size` workers; return or raise what it does.
 
         If the operation is asked to stop meanwhile, wait all the same, then raise `CancelledError` unless the

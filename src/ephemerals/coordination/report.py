@@ -66,7 +66,9 @@ def _exception_of(snapshot: OperationSnapshot[Any]) -> Exception:
         return error.exception
     text = f"{error.type}: {error.message}" if error.message else error.type
     place = f" at {error.place}" if error.place else ""
-    return OperationFailed(f"operation {format_id(snapshot.id)} ({snapshot.name}) failed{place}: {text}", snapshot.id, error.type)
+    return OperationFailed(
+        f"operation {format_id(snapshot.id)} ({snapshot.name}) failed{place}: {text}", snapshot.id, error.type
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -127,9 +127,7 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         super().set_default_executor(executor)  # type: ignore[arg-type]  # refuses what is no thread pool
         self._pool = executor
 
-    def run_in_executor(
-        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
-    ) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Run `func(*args)` in a thread or process; virtual time does not jump before it has really ended."""
         if executor is None:
             if self._pool is None:
