@@ -6,7 +6,6 @@ holds it only until it ends; what is remembered afterwards is an `OperationSnaps
 
 from __future__ import annotations
 
-import weakref
 from collections import deque
 from contextvars import ContextVar
 from types import MappingProxyType
@@ -19,6 +18,7 @@ from .ids import format_id
 from .snapshot import _NO_RESULT, OperationSnapshot, OperationStatus, _Draft, duration, waiting_time
 
 if TYPE_CHECKING:
+    import weakref
     import asyncio
     from collections.abc import Generator, Mapping
     from contextvars import Context

@@ -20,9 +20,10 @@ from .errors import InvalidOption, InvalidOptionType
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from .operation import OperationSnapshot
+    from .snapshot import OperationSnapshot
     from .signals import SignalEvent, SignalSink
-    from .window import FinalizationReason, WindowView
+    from .echoes import FinalizationReason
+    from .window import WindowView
 
 __all__ = ["EphemeralOptions", "OptionKeywords", "Seconds", "as_count", "as_seconds", "default_concurrency"]
 

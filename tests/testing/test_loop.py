@@ -249,8 +249,8 @@ class TestRealWork:
 
     def test_bodies_in_the_threads_of_a_coordinator_count(self, monkeypatch):
         bodies = {"running"}
-        module = types.SimpleNamespace(busy_threads=lambda: len(bodies))
-        monkeypatch.setitem(sys.modules, "ephemerals.coordination.body", module)
+        module = types.SimpleNamespace(busy_workers=lambda: len(bodies))
+        monkeypatch.setitem(sys.modules, "ephemerals.coordination.pools", module)
 
         async def main():
             threading.Timer(0.05, bodies.clear).start()

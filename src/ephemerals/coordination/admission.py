@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sized
 
-    from ..operation import Operation
+    from ephemerals.operation import Operation
     from .schedule import Schedule
 
 __all__ = ["Admission", "Waiter"]

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
-from ..errors import InvalidBody
-from ..operation import Operation
+from ephemerals.errors import InvalidBody
+from ephemerals.operation import Operation
 
 __all__ = ["AsyncBody", "Body", "PlainBody", "examine", "function_name", "is_coroutine_function", "refuse_coroutine"]
 

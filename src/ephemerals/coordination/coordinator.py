@@ -9,23 +9,23 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, H
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
-from ..errors import CoordinatorError, InvalidOption, InvalidOptionType
-from ..operation import Operation
-from ..options import EphemeralOptions, as_seconds
-from ..snapshot import OperationStatus
+from ephemerals.errors import CoordinatorError, InvalidOption, InvalidOptionType
+from ephemerals.options import EphemeralOptions, as_seconds
+from ephemerals.snapshot import OperationStatus
 from .body import examine
 from .engine import Engine
 from .source import Feeder, closing_source
 from .timeline import TimelineEntry, replay, timeline
 
 if TYPE_CHECKING:
+    from ephemerals.operation import Operation
     import concurrent.futures
     from datetime import datetime
     from types import TracebackType
 
-    from ..echoes import Echo
-    from ..options import OptionKeywords, Seconds
-    from ..snapshot import OperationSnapshot
+    from ephemerals.echoes import Echo
+    from ephemerals.options import OptionKeywords, Seconds
+    from ephemerals.snapshot import OperationSnapshot
     from .report import CoordinatorStatistics, DrainReport
     from .schedule import Schedule
 

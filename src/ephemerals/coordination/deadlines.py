@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from contextvars import Context
 
-    from ..clock import Clock
-    from ..operation import Operation
+    from ephemerals.clock import Clock
+    from ephemerals.operation import Operation
 
 __all__ = ["Deadlines"]
 

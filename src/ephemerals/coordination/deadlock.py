@@ -5,13 +5,13 @@ A task that a body has started counts as part of that body. What another coordin
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..snapshot import OperationStatus
+from ephemerals.snapshot import OperationStatus
 
 if TYPE_CHECKING:
-    from ..operation import Operation
+    from collections.abc import Collection
+    from ephemerals.operation import Operation
     from .schedule import Schedule
 
 __all__ = ["Wait", "stuck_operations"]

@@ -17,7 +17,7 @@ import sys
 import weakref
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import (
+from ephemerals.errors import (
     CoordinatorBroken,
     CoordinatorClosed,
     CoordinatorFull,
@@ -26,12 +26,12 @@ from ..errors import (
     OperationTimeout,
     WrongLoop,
 )
-from ..failure import ErrorInfo, kept_form
-from ..ids import format_id, next_id
-from ..operation import Operation, _current, current_operation, freeze_metadata, take_snapshot
-from ..options import as_count
-from ..snapshot import _NO_RESULT, OperationStatus
-from ..window import OperationWindow
+from ephemerals.failure import ErrorInfo, kept_form
+from ephemerals.ids import format_id, next_id
+from ephemerals.operation import Operation, _current, current_operation, freeze_metadata, take_snapshot
+from ephemerals.options import as_count
+from ephemerals.snapshot import _NO_RESULT, OperationStatus
+from ephemerals.window import OperationWindow
 from .admission import Admission
 from .deadlines import Deadlines
 from .deadlock import Wait, stuck_operations
@@ -43,8 +43,8 @@ from .report import CoordinatorStatistics, DrainReport, Quantiles
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
 
-    from ..options import EphemeralOptions
-    from ..signals import SignalEvent, SignalSink
+    from ephemerals.options import EphemeralOptions
+    from ephemerals.signals import SignalEvent, SignalSink
     from .body import Body
     from .schedule import Schedule
 
@@ -543,7 +543,7 @@ class Engine:
     def sink(self) -> SignalSink:
         """Return the sink: the shared one, or its own, made when first needed."""
         if self._sink is None:
-            from ..signals import SignalSink
+            from ephemerals.signals import SignalSink
 
             self._sink = SignalSink(clock=self._clock)
         return self._sink

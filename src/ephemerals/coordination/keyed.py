@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Hashable
     from typing import Unpack
 
-    from ..options import EphemeralOptions, OptionKeywords
-    from ..snapshot import OperationSnapshot
+    from ephemerals.options import EphemeralOptions, OptionKeywords
+    from ephemerals.snapshot import OperationSnapshot
     from .body import AsyncBody, PlainBody
     from .coordinator import KeySelector
 

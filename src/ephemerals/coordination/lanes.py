@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import DuplicateName, InvalidOption, InvalidOptionType, UnknownLane
-from ..options import as_count, as_patterns
+from ephemerals.errors import DuplicateName, InvalidOption, InvalidOptionType, UnknownLane
+from ephemerals.options import as_count, as_patterns
 from .schedule import FifoSchedule, KeyedSchedule, KeyTable
 
 if TYPE_CHECKING:
-    from ..operation import Operation
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from ephemerals.operation import Operation
 
 __all__ = ["Lane", "LaneSchedule"]
 

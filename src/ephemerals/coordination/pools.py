@@ -16,13 +16,13 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExec
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import InvalidBody
-from ..snapshot import OperationStatus
+from ephemerals.errors import InvalidBody
+from ephemerals.snapshot import OperationStatus
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ..operation import Operation
+    from ephemerals.operation import Operation
 
 __all__ = ["Pool", "ProcessPool", "ThreadPool", "busy_workers"]
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Hashable, Mapping, Sequence
     from typing import Unpack
 
-    from ..operation import Operation
-    from ..options import EphemeralOptions, OptionKeywords
+    from ephemerals.operation import Operation
+    from ephemerals.options import EphemeralOptions, OptionKeywords
     from .body import AsyncBody, PlainBody
     from .coordinator import KeySelector
 

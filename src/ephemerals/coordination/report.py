@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..errors import OperationFailed
-from ..ids import format_id
+from ephemerals.errors import OperationFailed
+from ephemerals.ids import format_id
 
 if TYPE_CHECKING:
-    from ..snapshot import OperationSnapshot
+    from ephemerals.snapshot import OperationSnapshot
 
 __all__ = ["CoordinatorStatistics", "DrainReport", "Quantiles", "Report"]
 

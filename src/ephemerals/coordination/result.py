@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from ..snapshot import OperationStatus, without_result
+from ephemerals.snapshot import OperationStatus, without_result
 from .coordinator import Coordinator
 from .keyed import keyed_schedule
 from .schedule import FifoSchedule
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import AsyncIterable, Callable
     from typing import Unpack
 
-    from ..operation import Operation
-    from ..options import EphemeralOptions, OptionKeywords, Seconds
-    from ..snapshot import OperationSnapshot
+    from ephemerals.operation import Operation
+    from ephemerals.options import EphemeralOptions, OptionKeywords, Seconds
+    from ephemerals.snapshot import OperationSnapshot
     from .body import AsyncBody, PlainBody
     from .coordinator import KeySelector
 

@@ -11,12 +11,12 @@ from collections import deque
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from ..snapshot import OperationStatus
+from ephemerals.snapshot import OperationStatus
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-    from ..operation import Operation
+    from ephemerals.operation import Operation
 
 __all__ = ["FifoSchedule", "KeyTable", "KeyedSchedule", "Schedule"]
 

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterable
 from contextlib import AsyncExitStack, aclosing
 from typing import TYPE_CHECKING, Any
 
-from ..errors import CoordinatorClosed, InvalidOptionType
+from ephemerals.errors import CoordinatorClosed, InvalidOptionType
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from ..operation import Operation
+    from ephemerals.operation import Operation
     from .engine import Engine
 
 __all__ = ["Feeder", "closing_source"]

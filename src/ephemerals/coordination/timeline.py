@@ -6,13 +6,13 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..clock import utc
+from ephemerals.clock import utc
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
     from datetime import datetime
 
-    from ..snapshot import OperationSnapshot
+    from ephemerals.snapshot import OperationSnapshot
 
 __all__ = ["TimelineEntry", "replay", "timeline"]
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterable
     from typing import Unpack
 
-    from ..options import EphemeralOptions, OptionKeywords
+    from ephemerals.options import EphemeralOptions, OptionKeywords
     from .body import AsyncBody, PlainBody
 
 __all__ = ["WorkCoordinator"]

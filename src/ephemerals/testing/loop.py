@@ -156,8 +156,8 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = max(_RESOLUTION, math.ulp(self.time()))
 
     def _count_work(self) -> int:
-        body = sys.modules.get("ephemerals.coordination.body")  # not imported: no coordinator exists
-        bodies: int = body.busy_threads() if body is not None else 0
+        body = sys.modules.get("ephemerals.coordination.pools")  # not imported: no coordinator exists
+        bodies: int = body.busy_workers() if body is not None else 0
         return self.clock.working + bodies
 
     def _on_idle(self, timeout: float | None, working: int) -> float:
