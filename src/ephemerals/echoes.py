@@ -64,7 +64,7 @@ class EchoStore:
 
     def __init__(self, *, capacity: int, retention: float, clock: Clock) -> None:
         self._records: deque[_Record] = deque(maxlen=capacity if retention else 0)
-        self.retention = retention
+        self.retention = retention if capacity else 0.0
         self._clock = clock
 
     def add(self, snapshot: OperationSnapshot[Any], reason: FinalizationReason, now: float) -> None:

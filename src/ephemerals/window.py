@@ -95,7 +95,7 @@ class OperationWindow:
         self._pinned: set[int] = set()
         self._unpinned = 0
         self._closed = False
-        self._results: deque[tuple[float, int]] = deque()
+        self._results: OrderedDict[int, float] = OrderedDict()
         self._options = options
         self._limit = options.max_tracked_operations
         self._lifetime = options.max_operation_lifetime
@@ -130,13 +130,14 @@ class OperationWindow:
         if self._closed:
             self.close()
             return
-        if self._lifetime is not None:
-            self._arm_for(now + self._lifetime, now)
         if self._results_ttl is not None and snapshot.has_result:
-            self._results.append((now + self._results_ttl, snapshot.id))
-            self._arm_for(now + self._results_ttl, now)
+            self._results[snapshot.id] = now + self._results_ttl
         if self._limit is not None and self._unpinned > self._limit:
             self._trim(now)
+        if self._lifetime is not None and (self._ended or self.failures):
+            self._arm_for(now + self._lifetime, now)
+        if self._results:
+            self._arm_for(next(iter(self._results.values())), now)
 
     def sample(self, now: float) -> None:
         """Call `on_sample` if its interval is over."""
@@ -230,8 +231,8 @@ class OperationWindow:
         """Drop everything that is too old by now."""
         now = self._clock.monotonic()
         self.echoes.expire(now)
-        while self._results and self._results[0][0] <= now:
-            _, operation_id = self._results.popleft()
+        while self._results and next(iter(self._results.values())) <= now:
+            operation_id, _ = self._results.popitem(last=False)
             for held in (self._ended, self._aside):
                 if operation_id in held:
                     held[operation_id] = without_result(held[operation_id])
@@ -294,6 +295,8 @@ class OperationWindow:
     ) -> None:
         """Be the one place where an operation is forgotten."""
         snapshot = held.pop(operation_id)
+        if self._results:
+            self._results.pop(operation_id, None)
         if snapshot.is_pinned:
             self._pinned.discard(operation_id)
         else:
@@ -315,7 +318,7 @@ class OperationWindow:
             if self.failures:
                 self._arm_for(self._expiry(self.failures[0]), now)
         if self._results:
-            self._arm_for(self._results[0][0], now)
+            self._arm_for(next(iter(self._results.values())), now)
         if (expiry := self.echoes.next_expiry) is not None:
             self._arm_for(expiry, now)
 
