@@ -694,18 +694,19 @@ class Engine:
 
     async def wait_idle(self, within: float | None = None) -> bool:
         """Wait until idle, for at most `within` seconds (`None`: no limit); tell whether it is."""
-        self.bind()
-        if self.is_idle:
-            return True
-        if within == 0:
-            return False
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._idle_waiters[waiter] = None
-        try:
-            await asyncio.wait((waiter,), timeout=within)
-        finally:
-            self._idle_waiters.pop(waiter, None)
-        return self.is_idle
+        loop = self.bind()
+        deadline = None if within is None else loop.time() + within
+        while not self.is_idle:  # what woke it may have gone: an item was dropped for another, say
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
+                return False
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._idle_waiters[waiter] = None
+            try:
+                await asyncio.wait((waiter,), timeout=left)
+            finally:
+                self._idle_waiters.pop(waiter, None)
+        return True
 
     def _became_idle(self) -> None:
         let_go(self)
