@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import itertools
 import warnings
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Hashable, Iterable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Generator, Hashable, Iterable, Mapping
+from contextlib import aclosing
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -125,9 +126,10 @@ class Coordinator(Generic[T, R]):
         """
         count = 0
         try:
-            async for item in each_of(items):
-                await self.enqueue(item)
-                count += 1
+            async with aclosing(each_of(items)) as each:
+                async for item in each:
+                    await self.enqueue(item)
+                    count += 1
         except Exception as error:
             error.add_note(f"{count} items had been accepted by coordinator {self.name!r} before")
             raise
@@ -432,7 +434,7 @@ async def outcome_of(operation: Operation[R]) -> R:
         raise
 
 
-async def each_of(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
+async def each_of(items: Iterable[T] | AsyncIterable[T]) -> AsyncGenerator[T, None]:
     """Yield the items of an iterable of either kind; close an async one when done."""
     if isinstance(items, AsyncIterable):
         async with closing_source(items) as iterator:
