@@ -38,7 +38,7 @@ from .deadlines import Deadlines
 from .deadlock import Wait, stuck_operations
 from .lifetime import keep_while_busy, let_go, register
 from .pools import ProcessPool, ThreadPool
-from .privacy import hashed_key
+from .privacy import hashed_key, key_text
 from .report import CoordinatorStatistics, DrainReport, Quantiles
 
 if TYPE_CHECKING:
@@ -217,6 +217,7 @@ class Engine:
             await self.admission.wait(operation, lambda waiter: self._note_wait(waiter, operation, for_room=True))
             try:
                 self.check_open()
+                self.accept(operation)
             except BaseException:
                 self.admission.give_back(operation)
                 raise
@@ -224,7 +225,6 @@ class Engine:
             if self.is_idle:
                 self._became_idle()  # nobody is about to come in any more
             raise
-        self.accept(operation)
         self.admission.used(operation)
 
     def enqueue_nowait(self, operation: Operation[Any]) -> bool:
@@ -243,12 +243,12 @@ class Engine:
         operation._order = self.total_enqueued
         operation._enqueued = self._clock.monotonic()
         operation._wall = self._clock.time()
+        self.schedule.push(operation)  # first, because a key's own comparison may raise
         self.total_enqueued += 1
         pending = self.window.pending
         if not pending and not self.window.running:
             keep_while_busy(self)
         pending[operation.id] = operation
-        self.schedule.push(operation)
         if not self._scheduled:
             self.wake()
 
@@ -428,7 +428,7 @@ class Engine:
             self.name,
             info.type,
             info.place or "an unknown place",
-            "" if operation.key is None else f" [key {self.show_key(operation.key)!s}]",
+            "" if operation.key is None else f" [key {key_text(self.show_key(operation.key))}]",
         )
         waiters, operation._waiters = operation._waiters, None
         kept = kept_form(error, is_shared=travels_on or bool(waiters))

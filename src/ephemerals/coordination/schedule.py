@@ -201,10 +201,10 @@ class KeyedSchedule:
     def push(self, operation: Operation[Any]) -> None:
         """Take in an operation that has just been accepted."""
         key = operation.key
-        self._live += 1
         state = self._keys.get(key)
         if state is None:
             state = self._keys[key] = _Key()
+        self._live += 1
         if not state.waiting and self._has_place(key, state):
             state.ready += 1
             operation._is_ready = True
