@@ -15,6 +15,7 @@ import contextvars
 import logging
 import sys
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.errors import (
@@ -233,7 +234,7 @@ class Engine:
             self.options.overflow == "drop_oldest" and self._drop_for(operation)
         ):
             self.rejected += 1
-            _logger.info("coordinator %s refused an item: %s", self.name, self._why_full(operation))
+            _log(logging.INFO, "coordinator %s refused an item: %s", self.name, self._why_full(operation))
             return False
         self.accept(operation)
         return True
@@ -274,7 +275,7 @@ class Engine:
             if victim is None:
                 return False
             self.dropped += 1
-            _logger.warning("coordinator %s dropped operation %s to make room", self.name, format_id(victim.id))
+            _log(logging.WARNING, "coordinator %s dropped operation %s to make room", self.name, format_id(victim.id))
             self._withdraw(victim, _CANCELLED, "it was dropped to make room for a newer one")
         return True
 
@@ -411,8 +412,14 @@ class Engine:
             return  # it belongs to the process this one was forked from, or to a loop that has gone
         if operation._timeout is not None:
             self._deadlines.discard(operation, operation._timeout)
-        self.schedule.finished(operation)
-        self._conclude(operation, status, outcome)
+        try:
+            self.schedule.finished(operation)
+            self._conclude(operation, status, outcome)
+        except Exception as error:  # noqa: BLE001 - an internal error must be heard by everybody who waits
+            if operation._finished is None:
+                self.window.running[operation.id] = operation
+            self._break(error)
+            return
         if not self._scheduled:
             self.wake()
 
@@ -421,7 +428,8 @@ class Engine:
         if operation.id not in self.window.running:
             return
         info = ErrorInfo.of(error, self.options.error_detail)
-        _logger.warning(
+        _log(
+            logging.WARNING,
             "operation %s (%s) of coordinator %s failed: %s at %s%s",
             format_id(operation.id),
             operation.name,
@@ -478,7 +486,12 @@ class Engine:
         """Settle an operation that has not started."""
         del self.window.pending[operation.id]
         operation._status = status
-        self.schedule.withdrawn(operation)
+        try:
+            self.schedule.withdrawn(operation)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.window.pending[operation.id] = operation
+            self._break(error)
+            return
         if self.admission.line or self.admission.parked:
             self.admission.left(operation)
         self._conclude(operation, status, outcome)
@@ -496,16 +509,17 @@ class Engine:
 
     def _break(self, error: BaseException) -> None:
         """End everything after an internal error: nobody may wait for something that will never come."""
-        _logger.critical("coordinator %s is broken by an internal error", self.name, exc_info=error)
+        _log(logging.CRITICAL, "coordinator %s is broken by an internal error", self.name, exc_info=error)
         self._broken = kept_form(error, is_shared=False)
-        self.is_closed = True
-        self.admission.close(self._refusal)
+        self.complete()
         window = self.window
         for operation in [*window.pending.values(), *window.running.values()]:
             if operation._finished is not None:
                 continue  # a hook has cancelled it meanwhile
             window.pending.pop(operation.id, None)
             window.running.pop(operation.id, None)
+            if operation._timeout is not None:
+                self._deadlines.discard(operation, operation._timeout)
             if operation._task is not None:
                 operation._task.cancel()
             refusal = self._refusal()
@@ -524,7 +538,7 @@ class Engine:
                 self.loop.call_soon(_raise, error)
         except BaseException as error:  # noqa: BLE001 - a hook may raise anything
             self.hook_errors += 1
-            _logger.warning("%s of coordinator %s raised %s", name, self.name, type(error).__qualname__)
+            _log(logging.WARNING, "%s of coordinator %s raised %s", name, self.name, type(error).__qualname__)
 
     def now(self) -> float:
         """Return the monotonic time in seconds."""
@@ -722,7 +736,8 @@ class Engine:
         if not await self.wait_idle(grace):
             self.cancel_all()
             if not await self.wait_idle(cancel_grace):
-                _logger.warning(
+                _log(
+                    logging.WARNING,
                     "coordinator %s closes while operations are still running: %s",
                     self.name,
                     ", ".join(f"{format_id(each.id)} ({each.name})" for each in self.window.running.values()),
@@ -853,3 +868,9 @@ class Engine:
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def _log(level: int, message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
+    """Log, and let nothing break if a handler or filter of the user raises."""
+    with suppress(Exception):
+        _logger.log(level, message, *arguments, exc_info=exc_info, stacklevel=2)
