@@ -7,6 +7,7 @@ holds it only until it ends; what is remembered afterwards is an `OperationSnaps
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
@@ -19,8 +20,7 @@ from .snapshot import _NO_RESULT, OperationSnapshot, OperationStatus, _Draft, du
 
 if TYPE_CHECKING:
     import asyncio
-    import weakref
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator
     from contextvars import Context
     from datetime import datetime
 
@@ -286,18 +286,19 @@ class Operation(Generic[R]):
         return f"<Operation {format_id(self.id)} {self.name} {self._status}>"
 
 
-_current: ContextVar[weakref.ref[Operation[Any]] | None] = ContextVar("ephemerals_current_operation", default=None)
+_current: ContextVar[tuple[Mapping[int, Operation[Any]], int] | None] = ContextVar(
+    "ephemerals_current_operation", default=None
+)
+"""Where the running operation is to be found: the table of those that run, and its id."""
 
 
 def current_operation() -> Operation[Any] | None:
     """Return the operation whose body is running here: in its task, in tasks and threads it started, or `None`.
 
-    Contexts outlive bodies, so they refer to the operation weakly, and one that has ended is not returned.
+    Contexts outlive bodies, so they hold an id and not the operation, and one that has ended is not found.
     """
-    reference = _current.get()
-    if reference is None or (operation := reference()) is None or operation.has_ended:
-        return None
-    return operation
+    found = _current.get()
+    return None if found is None else found[0].get(found[1])
 
 
 def take_snapshot(operation: Operation[R], now: float, result: Any = _NO_RESULT) -> OperationSnapshot[R]:

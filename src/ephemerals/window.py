@@ -89,7 +89,7 @@ class OperationWindow:
         self.pending: dict[int, Operation[Any]] = OrderedDict() if options.overflow == "drop_oldest" else {}
         self.running: dict[int, Operation[Any]] = {}
         self.failures: deque[OperationSnapshot[Any]] = deque(maxlen=_MAX_FAILURES)
-        self.echoes = EchoStore(capacity=options.echo_capacity, retention=options.echo_retention, clock=options.clock)
+        self.echoes = EchoStore(capacity=options.echo_capacity, retention=options.echo_retention)
         self._ended: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self._aside: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self._pinned: set[int] = set()
@@ -130,12 +130,13 @@ class OperationWindow:
         if self._closed:
             self.close()
             return
-        if self._lifetime is not None:
-            self._arm_for(now + self._lifetime, now)
+        lifetime, limit = self._lifetime, self._limit
+        if lifetime is not None and now + lifetime < self._armed_for:
+            self._arm_for(now + lifetime, now)
         if self._results_ttl is not None and snapshot.has_result:
             self._results.append((now + self._results_ttl, snapshot.id))
             self._arm_for(now + self._results_ttl, now)
-        if self._limit is not None and self._unpinned > self._limit:
+        if limit is not None and self._unpinned > limit:
             self._trim(now)
 
     def sample(self, now: float) -> None:
@@ -298,9 +299,11 @@ class OperationWindow:
             self._pinned.discard(operation_id)
         else:
             self._unpinned -= 1
-        self.echoes.add(snapshot, reason, now)
-        if self.echoes.retention:
-            self._arm_for(now + self.echoes.retention, now)
+        retention = self.echoes.retention
+        if retention:
+            self.echoes.add(snapshot, reason, now)
+            if now + retention < self._armed_for:
+                self._arm_for(now + retention, now)
         hook = self._options.on_finalized
         if hook is not None:
             self._call_hook("on_finalized", hook, snapshot, reason)

@@ -103,7 +103,8 @@ class Coordinator(Generic[T, R]):
         `overflow="reject"`. If it is cancelled while waiting, the item was not accepted.
         """
         operation = self._new(item, metadata)
-        await self.engine.enqueue(operation)
+        if not self.engine.admit(operation):
+            await self.engine.enqueue(operation)
         return operation
 
     def try_enqueue(self, item: T, *, metadata: Mapping[str, Any] | None = None) -> Operation[R] | None:

@@ -14,7 +14,6 @@ import asyncio
 import contextvars
 import logging
 import sys
-import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.errors import (
@@ -82,16 +81,20 @@ class Engine:
         "_context",
         "_deadlines",
         "_idle_waiters",
+        "_inherits_context",
         "_keeps_results",
         "_limit",
         "_listeners",
         "_make_schedule",
         "_pool",
         "_results_ttl",
+        "_samples",
         "_scheduled",
         "_sink",
         "_starting",
+        "_task_factory",
         "_task_name",
+        "_timeout",
         "admission",
         "body",
         "dropped",
@@ -151,9 +154,13 @@ class Engine:
         self._pool = ProcessPool() if self.body.kind == "process" else ThreadPool()
         self._context = contextvars.Context()
         self._limit = self.options.max_concurrency
+        self._timeout = self.options.operation_timeout
+        self._inherits_context = self.options.context == "inherit"
+        self._samples = self.options.on_sample is not None
         self._scheduled = False
         self._accepted_in_turn = 0
         self._starting: list[Operation[Any]] = []
+        self._task_factory: object = None
         self._blocked: dict[asyncio.Future[Any], Wait] = {}
         self._idle_waiters: dict[asyncio.Future[None], None] = {}
         self._broken: BaseException | None = None
@@ -183,11 +190,19 @@ class Engine:
         timeout: float | None = None,
     ) -> Operation[Any]:
         """Make an operation in the caller's context, not yet accepted; raise if nothing is accepted any more."""
-        self.bind()
-        self.check_open()
-        context = contextvars.copy_context() if self.options.context == "inherit" else contextvars.Context()
+        if asyncio.get_running_loop() is not self.loop:
+            self.bind()
+        if self.is_closed:
+            raise self._refusal()
         operation: Operation[Any] = Operation(
-            next_id(), name or self.body.name, self, item, context, key, lane, timeout or self.options.operation_timeout
+            next_id(),
+            name or self.body.name,
+            self,
+            item,
+            contextvars.copy_context() if self._inherits_context else contextvars.Context(),
+            key,
+            lane,
+            timeout or self._timeout,
         )
         if metadata is not None:
             operation.metadata = freeze_metadata(metadata)
@@ -197,6 +212,14 @@ class Engine:
         """Raise `CoordinatorClosed` if the intake is closed, `CoordinatorBroken` if an internal error closed it."""
         if self.is_closed:
             raise self._refusal()
+
+    def admit(self, operation: Operation[Any]) -> bool:
+        """Accept an operation if that can be done at once; if not, `enqueue` has to be awaited."""
+        if self._accepted_in_turn >= _PER_TURN or not self.admission.has_room(operation):
+            return False
+        self._accepted_in_turn += 1
+        self.accept(operation)
+        return True
 
     async def enqueue(self, operation: Operation[Any]) -> None:
         """Accept an operation, waiting for room if need be; give others a turn now and then."""
@@ -302,6 +325,8 @@ class Engine:
             if self._starting:
                 self._check_started()
             running, pop = self.window.running, self.schedule.pop
+            if self.loop is not None:
+                self._task_factory = self.loop.get_task_factory()
             for _ in range(_PER_TURN):
                 if len(running) >= self._limit or self.is_paused or (operation := pop()) is None:
                     break
@@ -328,7 +353,7 @@ class Engine:
             self._deadlines.add(operation, operation._timeout, loop, self._context)
         coroutine = self._drive(operation)
         try:
-            if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
+            if sys.version_info >= (3, 12) and self._task_factory is None:
                 task = asyncio.Task(coroutine, loop=loop, name=self._task_name, context=context, eager_start=True)
             else:
                 task = loop.create_task(coroutine, name=self._task_name, context=context)
@@ -360,7 +385,7 @@ class Engine:
         if operation._stop is not None:
             self._end(operation, _CANCELLED, None)
             return
-        _current.set(weakref.ref(operation))
+        _current.set((self.window.running, operation.id))
         body = self.body
         try:
             item = operation._item
@@ -413,7 +438,7 @@ class Engine:
             self._deadlines.discard(operation, operation._timeout)
         self.schedule.finished(operation)
         self._conclude(operation, status, outcome)
-        if not self._scheduled:
+        if not self._scheduled and self.window.pending:
             self.wake()
 
     def _fail(self, operation: Operation[Any], error: BaseException, *, travels_on: bool = False) -> None:
@@ -470,7 +495,8 @@ class Engine:
         for listener in self._listeners:
             listener(operation)
         window.add(snapshot, now)
-        window.sample(now)
+        if self._samples:
+            window.sample(now)
         if not window.running and not window.pending:
             self._became_idle()
 
