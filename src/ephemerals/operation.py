@@ -7,18 +7,17 @@ holds it only until it ends; what is remembered afterwards is an `OperationSnaps
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from contextvars import ContextVar
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
-from .clock import utc
 from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped
 from .failure import kept_form
 from .ids import format_id
-from .snapshot import _NO_RESULT, OperationSnapshot, OperationStatus, _Draft, duration, waiting_time
+from .snapshot import Draft, OperationSnapshot, OperationStatus, duration, waiting_time
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     import asyncio
     from collections.abc import Generator
     from contextvars import Context
@@ -32,7 +31,6 @@ __all__ = ["Operation", "current_operation"]
 R = TypeVar("R")
 
 _PENDING: Final = OperationStatus.PENDING
-_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 _MAX_METADATA_TEXT: Final = 4096
 
 
@@ -76,29 +74,20 @@ class Operation(Generic[R]):
     __slots__ = (
         "__weakref__",
         "_context",
-        "_enqueued",
-        "_error",
-        "_finished",
+        "_draft",
         "_is_ready",
         "_item",
         "_order",
         "_outcome",
         "_owner",
-        "_signal_count",
         "_signals",
-        "_started",
         "_status",
         "_stop",
         "_task",
         "_timeout",
         "_waiters",
-        "_wall",
-        "attempt",
         "id",
         "key",
-        "lane",
-        "metadata",
-        "name",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 - the engine fills every field in one call, on the hot path
@@ -108,16 +97,14 @@ class Operation(Generic[R]):
         owner: Owner,
         item: Any,
         context: Context | None,
-        key: Any = None,
-        lane: str | None = None,
-        timeout: float | None = None,
+        key: Any,
+        shown_key: Any,
+        lane: str | None,
+        timeout: float | None,
     ) -> None:
         self.id = operation_id
-        self.name = name
         self.key = key
-        self.lane = lane
-        self.metadata = _EMPTY
-        self.attempt = 1
+        self._draft: Draft[R] = Draft(operation_id, name, shown_key, lane)
         self._owner = owner
         self._item = item
         self._context = context
@@ -125,17 +112,31 @@ class Operation(Generic[R]):
         self._status = _PENDING
         self._order = 0
         self._is_ready = False
-        self._wall = 0.0
-        self._enqueued = 0.0
-        self._started: float | None = None
-        self._finished: float | None = None
         self._stop: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._outcome: Any = None
-        self._error: ErrorInfo | None = None
         self._waiters: dict[asyncio.Future[BaseException | None], None] | None = None
         self._signals: deque[SignalEvent] | None = None
-        self._signal_count = 0
+
+    @property
+    def name(self) -> str:
+        """Return the name of what it runs."""
+        return self._draft.name
+
+    @property
+    def lane(self) -> str | None:
+        """Return the lane it came in; `None` without lanes."""
+        return self._draft.lane
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Return what the caller said about it, frozen."""
+        return self._draft.metadata
+
+    @property
+    def attempt(self) -> int:
+        """Return which attempt this is, from 1."""
+        return self._draft.attempt
 
     @property
     def status(self) -> OperationStatus:
@@ -145,37 +146,39 @@ class Operation(Generic[R]):
     @property
     def has_ended(self) -> bool:
         """Tell whether its outcome is settled, so that awaiting it returns at once."""
-        return self._finished is not None
+        return self._draft._finished is not None
 
     @property
     def enqueued_at(self) -> datetime:
         """Return when it was accepted, in UTC."""
-        return utc(self._wall)
+        return self.snapshot().enqueued_at
 
     @property
     def started_at(self) -> datetime | None:
         """Return when its body started, in UTC; `None` if it has not."""
-        return None if self._started is None else utc(self._wall + self._started - self._enqueued)
+        return self.snapshot().started_at
 
     @property
     def finished_at(self) -> datetime | None:
         """Return when it ended, in UTC; `None` while it has not."""
-        return None if self._finished is None else utc(self._wall + self._finished - self._enqueued)
+        return self.snapshot().finished_at
 
     @property
     def duration(self) -> float:
         """Return the seconds its body has run; 0.0 if it has not started."""
-        return duration(self._started, self._finished, self._owner.now())
+        draft = self._draft
+        return duration(draft._started, draft._finished, self._owner.now())
 
     @property
     def waiting_time(self) -> float:
         """Return the seconds it waited for its start, so far if it still waits."""
-        return waiting_time(self._enqueued, self._started, self._finished, self._owner.now())
+        draft = self._draft
+        return waiting_time(draft._enqueued, draft._started, draft._finished, self._owner.now())
 
     @property
     def error(self) -> ErrorInfo | None:
         """Return what is known of its failure; `None` if it did not fail."""
-        return self._error
+        return self._draft.error
 
     @property
     def stop_requested(self) -> bool:
@@ -190,12 +193,12 @@ class Operation(Generic[R]):
     @property
     def signals(self) -> tuple[SignalEvent, ...]:
         """Return the newest signals it emitted, oldest first."""
-        return () if self._signals is None else tuple(self._signals)
+        return self._draft.signals if self._signals is None else tuple(self._signals)
 
     @property
     def signal_count(self) -> int:
         """Return how many signals it emitted in all."""
-        return self._signal_count
+        return self._draft.signal_count
 
     def emit(self, name: str, *, data: Any = None) -> SignalEvent | None:
         """Emit a signal in its name; return the event, or `None` if a constraint blocked it."""
@@ -207,7 +210,7 @@ class Operation(Generic[R]):
 
     def has_signal(self, name: str) -> bool:
         """Tell whether one of its signals has exactly this name."""
-        return self._signals is not None and any(event.name == name for event in self._signals)
+        return any(event.name == name for event in self.signals)
 
     def cancel(self) -> bool:
         """Cancel it: waiting, it never starts; running, its task is cancelled.
@@ -229,11 +232,17 @@ class Operation(Generic[R]):
 
     def snapshot(self) -> OperationSnapshot[R]:
         """Return what it looks like now: metadata only, frozen."""
-        return take_snapshot(self, self._owner.now())
+        if self.has_ended:
+            return self._draft.seal()
+        draft = self._draft
+        draft.status = self._status
+        draft.signals = self.signals
+        draft.is_pinned = self.is_pinned
+        return draft.copy(self._owner.now())
 
     def __await__(self) -> Generator[Any, None, R]:
         """Wait for the outcome."""
-        if self._finished is None:
+        if self._draft._finished is None:
             waiter = self._owner.add_waiter(self)
             try:
                 failure = yield from waiter
@@ -249,14 +258,14 @@ class Operation(Generic[R]):
 
     def _record(self, event: SignalEvent, limit: int) -> None:
         """Add to its signals, until it has ended; the oldest go first."""
-        if self._finished is None:
+        if self._draft._finished is None:
             if self._signals is None:
                 self._signals = deque(maxlen=limit)
             self._signals.append(event)
-            self._signal_count += 1
+            self._draft.signal_count += 1
 
     def _forget_signal(self, name: str) -> None:
-        if self._signals is not None and self._finished is None:
+        if self._signals is not None and self._draft._finished is None:
             self._signals = deque((each for each in self._signals if each.name != name), self._signals.maxlen)
 
     def _unwrap(self) -> R:
@@ -299,31 +308,6 @@ def current_operation() -> Operation[Any] | None:
     """
     found = _current.get()
     return None if found is None else found[0].get(found[1])
-
-
-def take_snapshot(operation: Operation[R], now: float, result: Any = _NO_RESULT) -> OperationSnapshot[R]:
-    """Return a snapshot of an operation as of `now`, with its result if one is given."""
-    owner = operation._owner
-    draft: _Draft[R] = _Draft()
-    draft.id = operation.id
-    draft.key = None if operation.key is None else owner.show_key(operation.key)
-    draft.name = operation.name
-    draft.lane = operation.lane
-    draft.status = operation._status
-    draft.metadata = operation.metadata
-    draft.signals = () if operation._signals is None else tuple(operation._signals)
-    draft.signal_count = operation._signal_count
-    draft.error = operation._error
-    draft.is_pinned = owner.is_pinned(operation.id)
-    draft.attempt = operation.attempt
-    draft._wall = operation._wall
-    draft._enqueued = operation._enqueued
-    draft._started = operation._started
-    draft._finished = operation._finished
-    draft._seen = now
-    draft._result = result
-    draft.__class__ = OperationSnapshot
-    return draft  # type: ignore[return-value]  # its class has just been changed
 
 
 def freeze_metadata(metadata: object) -> Mapping[str, Any]:

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .echoes import EchoStore, FinalizationReason
 from .errors import PinLimitReached
-from .operation import Operation, take_snapshot
 from .snapshot import OperationSnapshot, OperationStatus, with_pin, without_result
 
 if TYPE_CHECKING:
+    from .operation import Operation
     import asyncio
     from collections.abc import Callable, Iterator
     from contextvars import Context
@@ -67,7 +67,6 @@ class OperationWindow:
         "_loop",
         "_next_sample",
         "_options",
-        "_pinned",
         "_results",
         "_results_ttl",
         "_timer",
@@ -75,6 +74,7 @@ class OperationWindow:
         "echoes",
         "failures",
         "pending",
+        "pinned",
         "running",
     )
 
@@ -92,7 +92,7 @@ class OperationWindow:
         self.echoes = EchoStore(capacity=options.echo_capacity, retention=options.echo_retention)
         self._ended: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self._aside: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
-        self._pinned: set[int] = set()
+        self.pinned: set[int] = set()
         self._unpinned = 0
         self._closed = False
         self._results: deque[tuple[float, int]] = deque()
@@ -155,7 +155,7 @@ class OperationWindow:
         """Return an operation's snapshot; `None` if it is not, or no longer, held."""
         self.expire()
         if (operation := self.live(operation_id)) is not None:
-            return take_snapshot(operation, self._clock.monotonic())
+            return operation.snapshot()
         return self._ended.get(operation_id) or self._aside.get(operation_id)
 
     def live(self, operation_id: int) -> Operation[Any] | None:
@@ -170,31 +170,30 @@ class OperationWindow:
 
     def snapshot(self) -> list[OperationSnapshot[Any]]:
         """Return a snapshot of each operation: ended ones as they ended, then running, then pending."""
-        now = self._clock.monotonic()
         live = [*self.running.values(), *self.pending.values()]
-        return self.ended() + [take_snapshot(each, now) for each in live]
+        return self.ended() + [each.snapshot() for each in live]
 
     def is_pinned(self, operation_id: int) -> bool:
         """Tell whether an operation is pinned."""
-        return operation_id in self._pinned
+        return operation_id in self.pinned
 
     @property
     def pinned_count(self) -> int:
         """Return how many are pinned."""
-        return len(self._pinned)
+        return len(self.pinned)
 
     def pin(self, operation_id: int) -> bool:
         """Exempt an operation from size and age; False if it is not held."""
-        if operation_id in self._pinned:
+        if operation_id in self.pinned:
             return True
         self.expire()
         held = self._ended.get(operation_id)
         if held is None and self.live(operation_id) is None:
             return False
         limit = self._options.max_pinned
-        if limit is not None and len(self._pinned) >= limit:
+        if limit is not None and len(self.pinned) >= limit:
             raise PinLimitReached(limit)
-        self._pinned.add(operation_id)
+        self.pinned.add(operation_id)
         if held is not None:
             self._ended[operation_id] = with_pin(held, is_pinned=True)
             self._unpinned -= 1
@@ -202,9 +201,9 @@ class OperationWindow:
 
     def unpin(self, operation_id: int) -> bool:
         """Apply the bounds again, at once; False if the operation was not pinned."""
-        if operation_id not in self._pinned:
+        if operation_id not in self.pinned:
             return False
-        self._pinned.discard(operation_id)
+        self.pinned.discard(operation_id)
         if operation_id in self._aside:
             self._step_back()
         if operation_id in self._ended:
@@ -296,7 +295,7 @@ class OperationWindow:
         """Be the one place where an operation is forgotten."""
         snapshot = held.pop(operation_id)
         if snapshot.is_pinned:
-            self._pinned.discard(operation_id)
+            self.pinned.discard(operation_id)
         else:
             self._unpinned -= 1
         retention = self.echoes.retention

@@ -27,9 +27,9 @@ from ephemerals.errors import (
 )
 from ephemerals.failure import ErrorInfo, kept_form
 from ephemerals.ids import format_id, next_id
-from ephemerals.operation import Operation, _current, current_operation, freeze_metadata, take_snapshot
+from ephemerals.operation import Operation, _current, current_operation, freeze_metadata
 from ephemerals.options import as_count
-from ephemerals.snapshot import _NO_RESULT, OperationStatus
+from ephemerals.snapshot import OperationStatus
 from ephemerals.window import OperationWindow
 
 from .admission import Admission
@@ -80,6 +80,7 @@ class Engine:
         "_closed_listeners",
         "_context",
         "_deadlines",
+        "_hashes_keys",
         "_idle_waiters",
         "_inherits_context",
         "_keeps_results",
@@ -155,6 +156,7 @@ class Engine:
         self._context = contextvars.Context()
         self._limit = self.options.max_concurrency
         self._timeout = self.options.operation_timeout
+        self._hashes_keys = self.options.key_privacy == "hashed"
         self._inherits_context = self.options.context == "inherit"
         self._samples = self.options.on_sample is not None
         self._scheduled = False
@@ -201,11 +203,12 @@ class Engine:
             item,
             contextvars.copy_context() if self._inherits_context else contextvars.Context(),
             key,
+            hashed_key(key) if self._hashes_keys and key is not None else key,
             lane,
             timeout or self._timeout,
         )
         if metadata is not None:
-            operation.metadata = freeze_metadata(metadata)
+            operation._draft.metadata = freeze_metadata(metadata)
         return operation
 
     def check_open(self) -> None:
@@ -264,8 +267,8 @@ class Engine:
     def accept(self, operation: Operation[Any]) -> None:
         """Take an operation in; from here on it ends in exactly one final state."""
         operation._order = self.total_enqueued
-        operation._enqueued = self._clock.monotonic()
-        operation._wall = self._clock.time()
+        operation._draft._enqueued = self._clock.monotonic()
+        operation._draft._wall = self._clock.time()
         self.total_enqueued += 1
         pending = self.window.pending
         if not pending and not self.window.running:
@@ -346,7 +349,7 @@ class Engine:
         del window.pending[operation.id]
         window.running[operation.id] = operation
         operation._status = _RUNNING
-        operation._started = self._clock.monotonic()
+        operation._draft._started = self._clock.monotonic()
         if admission.line or admission.parked:
             admission.left(operation)
         if operation._timeout is not None:
@@ -361,7 +364,7 @@ class Engine:
             coroutine.close()
             self._fail(operation, error)
             return
-        if operation._finished is None:
+        if operation._draft._finished is None:
             operation._task = task
             if operation._context is not None:
                 self._starting.append(operation)
@@ -376,7 +379,7 @@ class Engine:
         """
         starting, self._starting = self._starting, []
         for operation in starting:
-            if operation._context is not None and operation._finished is None:
+            if operation._context is not None and operation._draft._finished is None:
                 self._end(operation, _CANCELLED, None)
 
     async def _drive(self, operation: Operation[Any]) -> None:
@@ -453,11 +456,11 @@ class Engine:
             self.name,
             info.type,
             info.place or "an unknown place",
-            "" if operation.key is None else f" [key {self.show_key(operation.key)!s}]",
+            "" if operation.key is None else f" [key {operation._draft.key!s}]",
         )
         waiters, operation._waiters = operation._waiters, None
         kept = kept_form(error, is_shared=travels_on or bool(waiters))
-        operation._error = info.with_exception(kept) if self.options.error_detail == "exception" else info
+        operation._draft.error = info.with_exception(kept) if self.options.error_detail == "exception" else info
         if waiters:
             for waiter in waiters:
                 if not waiter.done():
@@ -467,29 +470,32 @@ class Engine:
     def _conclude(self, operation: Operation[Any], status: OperationStatus, outcome: Any) -> None:
         """Make an operation history: count it, tell those who wait, remember its snapshot, let go of it."""
         now = self._clock.monotonic()
-        operation._finished = now
-        operation._status = status
+        draft = operation._draft
+        draft._finished = now
+        draft.status = operation._status = status
         operation._outcome = outcome
-        operation._item = None
-        operation._context = None
-        operation._task = None
+        operation._item = operation._context = operation._task = None
         if status is _COMPLETED:
             self.total_completed += 1
+            if self._keeps_results:
+                draft._result = outcome
         elif status is _FAILED:
             self.total_failed += 1
         elif status is _CANCELLED:
             self.total_cancelled += 1
         else:
             self.total_skipped += 1
+        if operation._signals is not None:
+            draft.signals = tuple(operation._signals)
+            operation._signals = None
+        window = self.window
+        draft.is_pinned = operation.id in window.pinned
+        snapshot = draft.seal()
         if operation._waiters:
             for waiter in operation._waiters:
                 if not waiter.done():
                     waiter.set_result(None)
             operation._waiters = None
-        window = self.window
-        snapshot = take_snapshot(
-            operation, now, outcome if self._keeps_results and status is _COMPLETED else _NO_RESULT
-        )
         if status is _FAILED:
             window.failures.append(snapshot)
         for listener in self._listeners:
@@ -533,7 +539,7 @@ class Engine:
             if operation._task is not None:
                 operation._task.cancel()
             refusal = self._refusal()
-            operation._error = ErrorInfo.of(refusal, self.options.error_detail)
+            operation._draft.error = ErrorInfo.of(refusal, self.options.error_detail)
             self._conclude(operation, _FAILED, refusal)
         self.schedule.clear()
 
@@ -556,7 +562,7 @@ class Engine:
 
     def show_key(self, key: Any) -> Any:
         """Return a key as it may be shown."""
-        return hashed_key(key) if self.options.key_privacy == "hashed" else key
+        return hashed_key(key) if self._hashes_keys else key
 
     def pin(self, operation_id: int) -> bool:
         """Pin an operation in the window."""
@@ -581,7 +587,7 @@ class Engine:
 
     def emit(self, operation: Operation[Any], name: str, data: Any) -> SignalEvent | None:
         """Emit a signal in the name of an operation."""
-        key = None if operation.key is None else self.show_key(operation.key)
+        key = operation._draft.key
         event = self.sink.emit(name, key=key, data=data, operation_id=operation.id, source=self.name)
         if event is not None:
             operation._record(event, self.options.max_operation_signals)
@@ -679,7 +685,7 @@ class Engine:
 
     def cancel_one(self, operation: Operation[Any]) -> bool:
         """Cancel an operation; tell whether that had an effect."""
-        if operation._finished is not None:
+        if operation._draft._finished is not None:
             return False
         if operation._status is _PENDING:
             if operation.id not in self.window.pending:
@@ -733,6 +739,7 @@ class Engine:
 
     def _became_idle(self) -> None:
         let_go(self)
+        self._deadlines.clear()
         if self._idle_waiters and self.admission.is_quiet:
             for waiter in self._idle_waiters:
                 if not waiter.done():
