@@ -390,10 +390,16 @@ class TestNeverHanging:
 
     def test_a_strange_thread_is_named(self):
         over = threading.Event()
-        threading.Thread(target=over.wait, name="the stranger").start()
+
+        async def main():
+            threading.Thread(target=over.wait, name="the stranger").start()
+            await asyncio.Event().wait()
+
         try:
-            with pytest.raises(WaitsForever, match=r"threads are alive: .*the stranger"):
-                run(asyncio.Event().wait(), clock=VirtualClock(patience=0.05))
+            with pytest.raises(WaitsForever, match="threads are alive: the stranger"):
+                run(main(), clock=VirtualClock(patience=0.05))
+            with pytest.raises(WaitsForever, match="no timer is set"):  # it is older than this loop
+                run(asyncio.Event().wait())
         finally:
             over.set()
 
@@ -451,12 +457,14 @@ class TestRun:
         run(asyncio.to_thread(lambda: None))
         assert set(threading.enumerate()) <= before
 
-    def test_debug_mode_works(self):
+    def test_debug_mode_works_and_takes_no_leap_for_a_slow_callback(self, caplog):
         async def main():
             assert asyncio.get_running_loop().get_debug()
+            VirtualClock.current().advance(50)
             await asyncio.sleep(1000)
 
         run(main(), debug=True)
+        assert "took" not in caplog.text
 
     def test_inside_a_running_loop_it_is_refused(self):
         async def main():
