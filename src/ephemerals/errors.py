@@ -102,8 +102,7 @@ class CoordinatorFull(CoordinatorError):
 
     def __init__(self, coordinator: str, reason: str) -> None:
         super().__init__(
-            f"coordinator {coordinator!r} is full ({reason}): try again later, "
-            "or use overflow='wait' to wait for room",
+            f"coordinator {coordinator!r} is full ({reason}): try again later, or use overflow='wait' to wait for room",
             coordinator,
         )
         self.reason = reason

@@ -126,9 +126,7 @@ class TestReport:
         assert "Slotted object, attribute child" in leak_report(lambda kept, item: kept.append(Slotted(item)))
 
     def test_a_container_is_named_with_the_place(self):
-        report = leak_report(
-            lambda kept, item: kept.extend([1, (0, item), {"name": item}, {item}, {item: 1}])
-        )
+        report = leak_report(lambda kept, item: kept.extend([1, (0, item), {"name": item}, {item}, {item: 1}]))
         assert "tuple of 2, item 1" in report
         assert "dict, value of 'name'" in report
         assert "set object" in report

@@ -69,9 +69,7 @@ class TestTime:
             clock = VirtualClock.current()
             seen = []
             for delay in (2, 1):
-                asyncio.get_running_loop().call_later(
-                    delay, lambda d=delay: seen.append((d, clock.monotonic()))
-                )
+                asyncio.get_running_loop().call_later(delay, lambda d=delay: seen.append((d, clock.monotonic())))
             clock.advance(5)
             assert seen == []
             await clock.settle()
@@ -251,8 +249,8 @@ class TestRealWork:
 
     def test_bodies_in_the_threads_of_a_coordinator_count(self, monkeypatch):
         bodies = {"running"}
-        module = types.SimpleNamespace(busy_threads=lambda: len(bodies))
-        monkeypatch.setitem(sys.modules, "ephemerals.coordination.body", module)
+        module = types.SimpleNamespace(busy_workers=lambda: len(bodies))
+        monkeypatch.setitem(sys.modules, "ephemerals.coordination.pools", module)
 
         async def main():
             threading.Timer(0.05, bodies.clear).start()
@@ -373,9 +371,7 @@ class TestNeverHanging:
                 event.set()
                 await job
 
-        with pytest.raises(
-            WaitsForever, match=r"1 external work .* virtual time stands still 1 s before a timer"
-        ):
+        with pytest.raises(WaitsForever, match=r"1 external work .* virtual time stands still 1 s before a timer"):
             run(main(), clock=VirtualClock(patience=0.1))
 
     def test_io_that_never_comes_is_waited_for_as_long_as_patience_lasts(self):

@@ -35,9 +35,7 @@ def outcome(pytester, monkeypatch):
             method = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
             result = method(*names, "-Werror", "--strict-markers", "-pno:cacheprovider", *arguments)
         counts = result.parseoutcomes()
-        return (
-            {**counts, "output": result.stdout.str()} if "failed" in counts or "errors" in counts else counts
-        )
+        return {**counts, "output": result.stdout.str()} if "failed" in counts or "errors" in counts else counts
 
     return run
 

@@ -90,9 +90,7 @@ class VirtualClock(Clock):
 
     __slots__ = ("_hands", "patience")
 
-    def __init__(
-        self, *, monotonic: float = MONOTONIC_START, time: float = WALL_START, patience: float = 10.0
-    ) -> None:
+    def __init__(self, *, monotonic: float = MONOTONIC_START, time: float = WALL_START, patience: float = 10.0) -> None:
         self._hands = hands = _Hands(monotonic, time)
         self.patience = patience
         super().__init__(monotonic=hands.monotonic, time=hands.time)

@@ -132,9 +132,7 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         super().set_default_executor(executor)  # type: ignore[arg-type]  # refuses what is no thread pool
         self._pool = executor
 
-    def run_in_executor(
-        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
-    ) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Run `func(*args)` in a thread or process; virtual time does not jump before it has really ended."""
         if executor is None:
             if self._pool is None:
@@ -163,8 +161,8 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = max(_RESOLUTION, math.ulp(self.time()))
 
     def _count_work(self) -> int:
-        body = sys.modules.get("ephemerals.coordination.body")  # not imported: no coordinator exists
-        bodies: int = body.busy_threads() if body is not None else 0
+        body = sys.modules.get("ephemerals.coordination.pools")  # not imported: no coordinator exists
+        bodies: int = body.busy_workers() if body is not None else 0
         return self.clock.working + bodies
 
     def _on_idle(self, timeout: float | None, working: int) -> float:

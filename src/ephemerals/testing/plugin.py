@@ -33,9 +33,7 @@ _MODE: Final = "ephemeral_mode"
 _LOOP: Final = "ephemeral_loop"
 _FOREIGN_MARKS: Final = ("asyncio", "anyio", "trio")
 _REAL_TIMEOUT: Final = 30.0
-_NOT_ASYNC_WARNING: Final = (
-    r"ignore:[\s\S]*is marked with '@pytest.mark.asyncio' but it is not an async function"
-)
+_NOT_ASYNC_WARNING: Final = r"ignore:[\s\S]*is marked with '@pytest.mark.asyncio' but it is not an async function"
 
 _adopted: Final = pytest.StashKey[bool]()
 _runner: Final[ContextVar[Runner]] = ContextVar("ephemeral_runner")
@@ -73,9 +71,7 @@ def ephemeral_clock(request: pytest.FixtureRequest) -> Iterator[VirtualClock]:
     It starts at monotonic 1000.0 and 2026-01-01T00:00Z. In a test on a real loop it is an error.
     """
     if isinstance(request.node, pytest.Function) and _loop_of(request.node) != "virtual":
-        pytest.fail(
-            f"ephemeral_clock drives the virtual loop, not {loop_id(_loop_of(request.node))!r}", pytrace=False
-        )
+        pytest.fail(f"ephemeral_clock drives the virtual loop, not {loop_id(_loop_of(request.node))!r}", pytrace=False)
     with VirtualClock().installed() as clock:
         yield clock
 
@@ -138,11 +134,7 @@ def _listed(made: object) -> list[object]:
 
 def _adopt_all(nodes: Iterable[object], config: pytest.Config) -> None:
     for node in nodes:
-        if (
-            isinstance(node, pytest.Function)
-            and not node.stash.get(_adopted, False)
-            and _is_ours(node, config)
-        ):
+        if isinstance(node, pytest.Function) and not node.stash.get(_adopted, False) and _is_ours(node, config):
             _adopt(node)
 
 

@@ -20,9 +20,7 @@ class WaitsForever(AssertionError):
 
     def __init__(self, reason: str, tasks: tuple[str, ...]) -> None:
         listing = "\n".join(f"  {task}" for task in tasks) or "  none"
-        super().__init__(
-            f"the test waits for something that never happens: {reason}\npending tasks:\n{listing}"
-        )
+        super().__init__(f"the test waits for something that never happens: {reason}\npending tasks:\n{listing}")
         self.tasks = tasks
 
 

@@ -1,0 +1,184 @@
+"""What is kept of an exception: its type and where it happened, never the frames that hold the caller's data.
+
+A traceback keeps its frames alive, and with them every local variable; a `__context__` or `__cause__` does the same
+one step further. So an exception is described once (`ErrorInfo`), and what is stored is released from all three.
+"""
+
+from __future__ import annotations
+
+import sysconfig
+from collections import deque
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import GetSetDescriptorType, MemberDescriptorType
+from typing import TYPE_CHECKING, Final, Literal
+
+from .errors import EphemeralsError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+__all__ = ["ErrorInfo", "kept_form", "qualified_name"]
+
+_MAX_PLACES: Final = 16
+_MAX_MESSAGE: Final = 200
+_PACKAGE: Final = str(Path(__file__).parent)
+_NOT_USER_CODE: Final = (
+    _PACKAGE,
+    *{sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")},
+    "<frozen",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorInfo:
+    """Describe a failure in plain text.
+
+    `type` is the qualified name of the exception's class; `place` is `module:function:line` of the innermost frame
+    in the user's own code (`""` where there is none); `trace` holds up to 16 such places of all code, outermost
+    first; `message` is empty with `error_detail="type"`; `exception` is `None` except with
+    `error_detail="exception"`, where it is the object without traceback, cause and context.
+    """
+
+    type: str
+    place: str
+    trace: tuple[str, ...]
+    message: str
+    exception: BaseException | None = None
+
+    def __str__(self) -> str:
+        """Read like a short traceback."""
+        lines = [f"  at {place}" for place in self.trace]
+        lines.append(f"{self.type}: {self.message}" if self.message else self.type)
+        return "\n".join(lines)
+
+    @classmethod
+    def of(cls, error: BaseException, detail: Literal["type", "message", "exception"]) -> ErrorInfo:
+        """Describe `error`, without its message if `detail` is `"type"`."""
+        place, trace = _places(error.__traceback__)
+        message = "" if detail == "type" else _message(error)
+        return cls(type=qualified_name(type(error)), place=place, trace=trace, message=message)
+
+    def with_exception(self, exception: BaseException) -> ErrorInfo:
+        """Return a copy that carries an exception, which must be released."""
+        return replace(self, exception=exception)
+
+
+def kept_form(error: BaseException, *, is_shared: bool) -> BaseException:
+    """Return what may be stored of an exception: itself, released, or a copy if somebody else holds it.
+
+    An exception that cannot be copied is replaced by an `EphemeralsError` that names its type.
+    """
+    if not is_shared:
+        return released(error)
+    try:
+        return copy_released(error)
+    except Exception:  # noqa: BLE001 - copying runs code of the exception's class, which may raise anything
+        return EphemeralsError(f"{qualified_name(type(error))}: {_message(error)}")
+
+
+def qualified_name(kind: type) -> str:
+    """Return a class's name with its module, without the module for built-in ones."""
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def released(error: BaseException) -> BaseException:
+    """Let go of an exception's traceback, cause, context and attribute owner, in place, and return it.
+
+    A note names the places instead. What a group contains is released too.
+    """
+    _note_places(error, error.__traceback__)
+    _let_go(error)
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            released(inner)
+    return error
+
+
+def copy_released(error: BaseException) -> BaseException:
+    """Return a copy of an exception, released, and leave the original as it is.
+
+    The copy is made without calling the class, because many exceptions cannot be called with their `args`.
+    A class that cannot even be created empty gives the nearest of its built-in bases.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        inner = [copy_released(each) for each in error.exceptions]
+        duplicate: BaseException = BaseExceptionGroup.__new__(type(error), error.message, inner)
+    else:
+        duplicate = _empty(error)
+        duplicate.args = error.args
+    for base in type(error).__mro__:
+        for name, descriptor in vars(base).items():
+            if isinstance(descriptor, MemberDescriptorType | GetSetDescriptorType) and name not in _NOT_COPIED:
+                _copy_attribute(error, duplicate, name)
+    vars(duplicate).update(vars(error))
+    if hasattr(error, "__notes__"):
+        duplicate.__notes__ = list(error.__notes__)
+    _note_places(duplicate, error.__traceback__)
+    _let_go(duplicate)
+    return duplicate
+
+
+_NOT_COPIED: Final = frozenset(
+    {"__dict__", "__weakref__", "__traceback__", "__context__", "__cause__", "__suppress_context__", "args"}
+)
+
+
+def _copy_attribute(error: BaseException, duplicate: BaseException, name: str) -> None:
+    try:
+        setattr(duplicate, name, getattr(error, name))
+    except (AttributeError, TypeError):
+        return  # unset, or read-only and therefore made from `args` or by the class
+
+
+def _empty(error: BaseException) -> BaseException:
+    for base in type(error).__mro__:
+        if base.__module__ == "builtins":
+            try:
+                return base.__new__(type(error))
+            except TypeError:
+                return base.__new__(base)
+    raise AssertionError  # pragma: no cover - every exception has a built-in base
+
+
+def _let_go(error: BaseException) -> None:
+    error.__traceback__ = None
+    error.__cause__ = None
+    error.__context__ = None
+    if isinstance(error, AttributeError):
+        error.obj = None  # whose attribute was missing: often the item itself
+
+
+def _note_places(error: BaseException, traceback: TracebackType | None) -> None:
+    _, trace = _places(traceback)
+    if not trace:
+        return
+    note = "raised at " + " < ".join(reversed(trace))
+    if note not in getattr(error, "__notes__", ()):
+        error.add_note(note)
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - a user's __str__ may raise anything, and must not hide the failure itself
+        return "<message cannot be shown>"
+    return text[:_MAX_MESSAGE]
+
+
+def _places(traceback: TracebackType | None) -> tuple[str, tuple[str, ...]]:
+    """Return the innermost place in the user's code and up to 16 places, leaving out the library's own."""
+    place: str | None = None
+    trace: deque[str] = deque(maxlen=_MAX_PLACES)
+    while traceback is not None:
+        code = traceback.tb_frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            module = traceback.tb_frame.f_globals.get("__name__", "?")
+            text = f"{module}:{code.co_qualname}:{traceback.tb_lineno}"
+            trace.append(text)
+            if not code.co_filename.startswith(_NOT_USER_CODE):
+                place = text
+        traceback = traceback.tb_next
+    if place is None:
+        place = trace[-1] if trace else ""
+    return place, tuple(trace)

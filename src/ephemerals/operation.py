@@ -1,0 +1,360 @@
+"""One piece of work while it lives: what the body emits through and the caller holds as a handle.
+
+An operation owns its outcome, so result and exception live exactly as long as somebody holds the handle. The engine
+holds it only until it ends; what is remembered afterwards is an `OperationSnapshot`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from contextvars import ContextVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from .clock import utc
+from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped
+from .failure import kept_form
+from .ids import format_id
+from .snapshot import _NO_RESULT, OperationSnapshot, OperationStatus, _Draft, duration, waiting_time
+
+if TYPE_CHECKING:
+    import weakref
+    import asyncio
+    from collections.abc import Generator, Mapping
+    from contextvars import Context
+    from datetime import datetime
+
+    from .failure import ErrorInfo
+    from .signals import SignalEvent
+
+__all__ = ["Operation", "current_operation"]
+
+R = TypeVar("R")
+
+_PENDING: Final = OperationStatus.PENDING
+_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
+_MAX_METADATA_TEXT: Final = 4096
+
+
+class Owner(Protocol):
+    """Say what an operation asks of the engine that runs it."""
+
+    @property
+    def is_paused(self) -> bool: ...
+    def now(self) -> float: ...
+    def show_key(self, key: Any) -> Any: ...
+    def cancel_one(self, operation: Operation[Any]) -> bool: ...
+    def pin(self, operation_id: int) -> bool: ...
+    def unpin(self, operation_id: int) -> bool: ...
+    def is_pinned(self, operation_id: int) -> bool: ...
+    def add_waiter(self, operation: Operation[Any]) -> asyncio.Future[BaseException | None]: ...
+    def remove_waiter(self, operation: Operation[Any], waiter: asyncio.Future[BaseException | None]) -> None: ...
+    def emit(self, operation: Operation[Any], name: str, data: Any) -> SignalEvent | None: ...
+    def retract(self, operation: Operation[Any], name: str) -> int: ...
+
+
+class Operation(Generic[R]):
+    """Follow one piece of work, and await its outcome.
+
+    `await operation` gives the body's result, or raises the body's exception; `OperationCancelled` if the operation
+    was cancelled, `OperationSkipped` if a signal kept it from running. Any number of tasks may wait, before or after
+    the end; cancelling a waiter does not touch the operation. Who waits when it fails gets the exception with its
+    traceback; who comes later gets it without, and a note that names the places.
+
+    >>> import asyncio
+    >>> from ephemerals import WorkCoordinator
+    >>> async def double(number: int) -> int:
+    ...     return number * 2
+    >>> async def main() -> int:
+    ...     async with WorkCoordinator(double) as coordinator:
+    ...         operation = await coordinator.enqueue(21)
+    ...         return await operation
+    >>> asyncio.run(main())
+    42
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_context",
+        "_enqueued",
+        "_error",
+        "_finished",
+        "_is_ready",
+        "_item",
+        "_order",
+        "_outcome",
+        "_owner",
+        "_signal_count",
+        "_signals",
+        "_started",
+        "_status",
+        "_stop",
+        "_task",
+        "_timeout",
+        "_waiters",
+        "_wall",
+        "attempt",
+        "id",
+        "key",
+        "lane",
+        "metadata",
+        "name",
+    )
+
+    def __init__(  # noqa: PLR0913 - the engine fills every field in one call, on the hot path
+        self,
+        operation_id: int,
+        name: str,
+        owner: Owner,
+        item: Any,
+        context: Context | None,
+        key: Any = None,
+        lane: str | None = None,
+        timeout: float | None = None,
+    ) -> None:
+        self.id = operation_id
+        self.name = name
+        self.key = key
+        self.lane = lane
+        self.metadata = _EMPTY
+        self.attempt = 1
+        self._owner = owner
+        self._item = item
+        self._context = context
+        self._timeout = timeout
+        self._status = _PENDING
+        self._order = 0
+        self._is_ready = False
+        self._wall = 0.0
+        self._enqueued = 0.0
+        self._started: float | None = None
+        self._finished: float | None = None
+        self._stop: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._outcome: Any = None
+        self._error: ErrorInfo | None = None
+        self._waiters: dict[asyncio.Future[BaseException | None], None] | None = None
+        self._signals: deque[SignalEvent] | None = None
+        self._signal_count = 0
+
+    @property
+    def status(self) -> OperationStatus:
+        """Return the state it is in now."""
+        return self._status
+
+    @property
+    def has_ended(self) -> bool:
+        """Tell whether its outcome is settled, so that awaiting it returns at once."""
+        return self._finished is not None
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """Return when it was accepted, in UTC."""
+        return utc(self._wall)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """Return when its body started, in UTC; `None` if it has not."""
+        return None if self._started is None else utc(self._wall + self._started - self._enqueued)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """Return when it ended, in UTC; `None` while it has not."""
+        return None if self._finished is None else utc(self._wall + self._finished - self._enqueued)
+
+    @property
+    def duration(self) -> float:
+        """Return the seconds its body has run; 0.0 if it has not started."""
+        return duration(self._started, self._finished, self._owner.now())
+
+    @property
+    def waiting_time(self) -> float:
+        """Return the seconds it waited for its start, so far if it still waits."""
+        return waiting_time(self._enqueued, self._started, self._finished, self._owner.now())
+
+    @property
+    def error(self) -> ErrorInfo | None:
+        """Return what is known of its failure; `None` if it did not fail."""
+        return self._error
+
+    @property
+    def stop_requested(self) -> bool:
+        """Tell whether it was cancelled or timed out while running; a plain function asks this to leave early."""
+        return self._stop is not None
+
+    @property
+    def is_pinned(self) -> bool:
+        """Tell whether it is pinned in its coordinator's window."""
+        return self._owner.is_pinned(self.id)
+
+    @property
+    def signals(self) -> tuple[SignalEvent, ...]:
+        """Return the newest signals it emitted, oldest first."""
+        return () if self._signals is None else tuple(self._signals)
+
+    @property
+    def signal_count(self) -> int:
+        """Return how many signals it emitted in all."""
+        return self._signal_count
+
+    def emit(self, name: str, *, data: Any = None) -> SignalEvent | None:
+        """Emit a signal in its name; return the event, or `None` if a constraint blocked it."""
+        return self._owner.emit(self, name, data)
+
+    def retract(self, name: str) -> int:
+        """Take back its signals of this name; return how many were present."""
+        return self._owner.retract(self, name)
+
+    def has_signal(self, name: str) -> bool:
+        """Tell whether one of its signals has exactly this name."""
+        return self._signals is not None and any(event.name == name for event in self._signals)
+
+    def cancel(self) -> bool:
+        """Cancel it: waiting, it never starts; running, its task is cancelled.
+
+        Return whether that had an effect: False once it has ended.
+        """
+        return self._owner.cancel_one(self)
+
+    def pin(self) -> bool:
+        """Keep it in the window beyond size and age; raise `PinLimitReached` if too many are.
+
+        Return False if the window has forgotten it. Pinning twice is the same as once.
+        """
+        return self._owner.pin(self.id)
+
+    def unpin(self) -> bool:
+        """Let size and age bounds apply to it again; return False if it was not pinned."""
+        return self._owner.unpin(self.id)
+
+    def snapshot(self) -> OperationSnapshot[R]:
+        """Return what it looks like now: metadata only, frozen."""
+        return take_snapshot(self, self._owner.now())
+
+    def __await__(self) -> Generator[Any, None, R]:
+        """Wait for the outcome."""
+        if self._finished is None:
+            waiter = self._owner.add_waiter(self)
+            try:
+                failure = yield from waiter
+            finally:
+                self._owner.remove_waiter(self, waiter)
+                del waiter
+            if failure is not None:
+                try:
+                    raise failure
+                finally:
+                    del failure  # this frame is in its traceback now
+        return self._unwrap()
+
+    def _record(self, event: SignalEvent, limit: int) -> None:
+        """Add to its signals, until it has ended; the oldest go first."""
+        if self._finished is None:
+            if self._signals is None:
+                self._signals = deque(maxlen=limit)
+            self._signals.append(event)
+            self._signal_count += 1
+
+    def _forget_signal(self, name: str) -> None:
+        if self._signals is not None and self._finished is None:
+            self._signals = deque((each for each in self._signals if each.name != name), self._signals.maxlen)
+
+    def _unwrap(self) -> R:
+        match self._status:
+            case OperationStatus.COMPLETED:
+                outcome: R = self._outcome
+                return outcome
+            case OperationStatus.FAILED:
+                error: BaseException = self._outcome
+                self._outcome = kept_form(
+                    error, is_shared=True
+                )  # raising gives this one a traceback; what is kept has none
+                try:
+                    raise error
+                finally:
+                    del error
+            case OperationStatus.SKIPPED:
+                message = f"operation {format_id(self.id)} ({self.name}) was skipped: {self._outcome} is present"
+                raise OperationSkipped(message, self.id, self._outcome)
+            case _:
+                reason = f": {self._outcome}" if self._outcome else ""
+                message = f"operation {format_id(self.id)} ({self.name}) was cancelled{reason}"
+                raise OperationCancelled(message, self.id)
+
+    def __repr__(self) -> str:
+        """Show id, name and status."""
+        return f"<Operation {format_id(self.id)} {self.name} {self._status}>"
+
+
+_current: ContextVar[weakref.ref[Operation[Any]] | None] = ContextVar("ephemerals_current_operation", default=None)
+
+
+def current_operation() -> Operation[Any] | None:
+    """Return the operation whose body is running here: in its task, in tasks and threads it started, or `None`.
+
+    Contexts outlive bodies, so they refer to the operation weakly, and one that has ended is not returned.
+    """
+    reference = _current.get()
+    if reference is None or (operation := reference()) is None or operation.has_ended:
+        return None
+    return operation
+
+
+def take_snapshot(operation: Operation[R], now: float, result: Any = _NO_RESULT) -> OperationSnapshot[R]:
+    """Return a snapshot of an operation as of `now`, with its result if one is given."""
+    owner = operation._owner
+    draft: _Draft[R] = _Draft()
+    draft.id = operation.id
+    draft.key = None if operation.key is None else owner.show_key(operation.key)
+    draft.name = operation.name
+    draft.lane = operation.lane
+    draft.status = operation._status
+    draft.metadata = operation.metadata
+    draft.signals = () if operation._signals is None else tuple(operation._signals)
+    draft.signal_count = operation._signal_count
+    draft.error = operation._error
+    draft.is_pinned = owner.is_pinned(operation.id)
+    draft.attempt = operation.attempt
+    draft._wall = operation._wall
+    draft._enqueued = operation._enqueued
+    draft._started = operation._started
+    draft._finished = operation._finished
+    draft._seen = now
+    draft._result = result
+    draft.__class__ = OperationSnapshot
+    return draft  # type: ignore[return-value]  # its class has just been changed
+
+
+def freeze_metadata(metadata: object) -> Mapping[str, Any]:
+    """Return a frozen copy of a caller's metadata; refuse what is not small and JSON-like."""
+    if not hasattr(metadata, "items"):
+        raise InvalidOptionType("metadata", metadata, "a mapping of texts to JSON-like values")
+    budget = [_MAX_METADATA_TEXT]
+    frozen: Mapping[str, Any] = _freeze(metadata, budget)
+    if budget[0] < 0:
+        shown = f"<{_MAX_METADATA_TEXT - budget[0]} characters>"
+        raise InvalidOption(
+            "metadata", shown, f"at most {_MAX_METADATA_TEXT} characters: it describes the work, it does not carry it"
+        )
+    return frozen
+
+
+def _freeze(value: Any, budget: list[int]) -> Any:
+    if value is None or isinstance(value, bool | int | float):
+        budget[0] -= 1
+        return value
+    if isinstance(value, str):
+        budget[0] -= len(value)
+        return value
+    if budget[0] < 0:
+        return None
+    if isinstance(value, list | tuple):
+        return tuple(_freeze(each, budget) for each in value)
+    if hasattr(value, "items"):
+        for name in value:
+            if not isinstance(name, str):
+                raise InvalidOptionType("metadata", name, "texts as names")
+            budget[0] -= len(name)
+        return MappingProxyType({name: _freeze(each, budget) for name, each in value.items()})
+    allowed = "JSON-like values: text, numbers, True, False, None, lists and mappings of them"
+    raise InvalidOptionType("metadata", f"<{type(value).__qualname__}>", allowed)

@@ -1,0 +1,230 @@
+"""What is remembered of an operation: plain metadata, frozen.
+
+A snapshot is made once for every operation, on the hot path. So its fields are slots filled by a mutable draft,
+which then becomes a snapshot by changing its class; datetimes are computed when somebody asks for them.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+
+from .clock import utc
+from .ids import format_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from datetime import datetime
+
+    from .failure import ErrorInfo
+    from .signals import SignalEvent
+
+__all__ = ["OperationSnapshot", "OperationStatus"]
+
+R = TypeVar("R")
+
+
+class OperationStatus(StrEnum):
+    """Name the states of an operation; the last four are final.
+
+    `CANCELLING` is running: a thread or process that was asked to stop and has not returned yet.
+    """
+
+    PENDING = "pending"
+    RUNNING = "running"
+    CANCELLING = "cancelling"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+
+    @property
+    def is_final(self) -> bool:
+        """Tell whether an operation in this state has ended."""
+        return self in _FINAL
+
+
+_FINAL: Final = frozenset(
+    {OperationStatus.COMPLETED, OperationStatus.FAILED, OperationStatus.CANCELLED, OperationStatus.SKIPPED}
+)
+_NO_RESULT: Final[Any] = object()
+
+
+class _Draft(Generic[R]):
+    """Carry the fields while a snapshot is filled."""
+
+    __slots__ = (
+        "_enqueued",
+        "_finished",
+        "_result",
+        "_seen",
+        "_started",
+        "_wall",
+        "attempt",
+        "error",
+        "id",
+        "is_pinned",
+        "key",
+        "lane",
+        "metadata",
+        "name",
+        "signal_count",
+        "signals",
+        "status",
+    )
+
+    id: int
+    key: Any
+    name: str
+    lane: str | None
+    status: OperationStatus
+    metadata: Mapping[str, Any]
+    signals: tuple[SignalEvent, ...]
+    signal_count: int
+    error: ErrorInfo | None
+    is_pinned: bool
+    attempt: int
+    _wall: float
+    _enqueued: float
+    _started: float | None
+    _finished: float | None
+    _seen: float
+    _result: R
+
+
+class OperationSnapshot(_Draft[R]):
+    """Show what happened to one operation, at one moment; nothing in it changes afterwards.
+
+    `key` is the key as `key_privacy` shows it; `signals` are the newest ones, `signal_count` counts all;
+    `error` is `None` unless the operation failed. Only a `ResultCoordinator`'s snapshots carry a result.
+    """
+
+    __slots__ = ()
+
+    def __init__(self) -> NoReturn:
+        """Refuse: snapshots come from an operation or a coordinator."""
+        message = "an OperationSnapshot is not created by hand: ask an operation or a coordinator for one"
+        raise TypeError(message)
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        """Refuse: a snapshot is frozen."""
+        message = f"cannot set {name!r}: an OperationSnapshot is frozen"
+        raise AttributeError(message)
+
+    def __delattr__(self, name: str) -> NoReturn:
+        """Refuse: a snapshot is frozen."""
+        message = f"cannot delete {name!r}: an OperationSnapshot is frozen"
+        raise AttributeError(message)
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """Return when it was accepted, in UTC."""
+        return utc(self._wall)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """Return when its body started, in UTC; `None` if it never did."""
+        return None if self._started is None else utc(self._wall + self._started - self._enqueued)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        """Return when it ended, in UTC; `None` while it has not."""
+        return None if self._finished is None else utc(self._wall + self._finished - self._enqueued)
+
+    @property
+    def duration(self) -> float:
+        """Return the seconds its body ran, so far if it runs; 0.0 if it never started."""
+        return duration(self._started, self._finished, self._seen)
+
+    @property
+    def waiting_time(self) -> float:
+        """Return the seconds it waited for its start, so far if it still waits."""
+        return waiting_time(self._enqueued, self._started, self._finished, self._seen)
+
+    @property
+    def has_result(self) -> bool:
+        """Tell whether it completed and its result is kept."""
+        return self._result is not _NO_RESULT
+
+    @property
+    def result(self) -> R | None:
+        """Return its result; `None` if there is none or it is not kept (see `has_result`)."""
+        return self._result if self.has_result else None
+
+    @property
+    def is_faulted(self) -> bool:
+        """Tell whether it failed."""
+        return self.status is OperationStatus.FAILED
+
+    def has_signal(self, name: str) -> bool:
+        """Tell whether one of `signals` has exactly this name."""
+        return any(event.name == name for event in self.signals)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as plain data for JSON: the id and the key as text, times as ISO 8601, never the result."""
+        return {
+            "id": format_id(self.id),
+            "name": self.name,
+            "key": None if self.key is None else str(self.key),
+            "lane": self.lane,
+            "status": str(self.status),
+            "enqueued_at": self.enqueued_at.isoformat(),
+            "started_at": self.started_at.isoformat() if self.started_at else None,
+            "finished_at": self.finished_at.isoformat() if self.finished_at else None,
+            "duration": self.duration,
+            "waiting_time": self.waiting_time,
+            "attempt": self.attempt,
+            "is_pinned": self.is_pinned,
+            "metadata": as_plain(self.metadata),
+            "signals": [event.name for event in self.signals],
+            "error": None
+            if self.error is None
+            else {
+                "type": self.error.type,
+                "place": self.error.place,
+                "message": self.error.message,
+                "trace": list(self.error.trace),
+            },
+        }
+
+    def __repr__(self) -> str:
+        """Show id, name and status."""
+        return f"<OperationSnapshot {format_id(self.id)} {self.name} {self.status}>"
+
+
+def duration(started: float | None, finished: float | None, now: float) -> float:
+    """Return the seconds between start and end, or until now."""
+    if started is None:
+        return 0.0
+    return (now if finished is None else finished) - started
+
+
+def waiting_time(enqueued: float, started: float | None, finished: float | None, now: float) -> float:
+    """Return the seconds from acceptance to the start, or to the end without one, or until now."""
+    if started is not None:
+        return started - enqueued
+    return (now if finished is None else finished) - enqueued
+
+
+def with_pin(snapshot: OperationSnapshot[R], *, is_pinned: bool) -> OperationSnapshot[R]:
+    """Return a copy with another `is_pinned`."""
+    return _changed(snapshot, "is_pinned", is_pinned)
+
+
+def without_result(snapshot: OperationSnapshot[R]) -> OperationSnapshot[R]:
+    """Return a copy that carries no result."""
+    return _changed(snapshot, "_result", _NO_RESULT)
+
+
+def _changed(snapshot: OperationSnapshot[R], name: str, value: object) -> OperationSnapshot[R]:
+    duplicate: OperationSnapshot[R] = object.__new__(OperationSnapshot)
+    for slot in _Draft.__slots__:
+        object.__setattr__(duplicate, slot, value if slot == name else getattr(snapshot, slot))
+    return duplicate
+
+
+def as_plain(value: Any) -> Any:
+    """Return frozen metadata as dicts and lists."""
+    if hasattr(value, "items"):
+        return {name: as_plain(each) for name, each in value.items()}
+    return [as_plain(each) for each in value] if isinstance(value, tuple) else value
