@@ -161,9 +161,12 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = max(_RESOLUTION, math.ulp(self.time()))
 
     def _count_work(self) -> int:
-        body = sys.modules.get("ephemerals.coordination.pools")  # not imported: no coordinator exists
-        bodies: int = body.busy_workers() if body is not None else 0
-        return self.clock.working + bodies
+        return self.clock.working + self._count_bodies()
+
+    def _count_bodies(self) -> int:
+        pools = sys.modules.get("ephemerals.coordination.pools")  # not imported: no coordinator exists
+        bodies: int = pools.busy_workers() if pools is not None else 0
+        return bodies
 
     def _on_idle(self, timeout: float | None, working: int) -> float:
         """Decide what happens when nothing is ready; return how long to wait really (0: time has moved)."""
@@ -204,7 +207,8 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         """Say what real thing could still wake the loop; `None` if there is nothing."""
         if working:
             still = f" and virtual time stands still {timer - self.time():g} s before a timer"
-            return f"{working} external work is under way{still if timer < math.inf else ''}"
+            what = f"{self.clock.working} external, {self._count_bodies()} in threads or processes of coordinators"
+            return f"real work is under way ({what}){still if timer < math.inf else ''}"
         if len(self._selector_map) > self._own_files:
             return f"I/O is waited for on {len(self._selector_map) - self._own_files} file(s)"
         younger = set(threading.enumerate()) - set(self._older_threads) - {threading.current_thread()}
