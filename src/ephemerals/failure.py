@@ -11,7 +11,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import GetSetDescriptorType, MemberDescriptorType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from .errors import EphemeralsError
 
@@ -132,13 +132,12 @@ def _copy_attribute(error: BaseException, duplicate: BaseException, name: str) -
 
 
 def _empty(error: BaseException) -> BaseException:
-    for base in type(error).__mro__:
-        if base.__module__ == "builtins":
-            try:
-                return base.__new__(type(error))
-            except TypeError:
-                return base.__new__(base)
-    raise AssertionError  # pragma: no cover - every exception has a built-in base
+    base: Any = next(each for each in type(error).__mro__ if each.__module__ == "builtins")
+    try:
+        empty: BaseException = base.__new__(type(error))
+    except TypeError:
+        empty = base.__new__(base)
+    return empty
 
 
 def _let_go(error: BaseException) -> None:

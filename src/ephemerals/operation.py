@@ -18,8 +18,8 @@ from .ids import format_id
 from .snapshot import _NO_RESULT, OperationSnapshot, OperationStatus, _Draft, duration, waiting_time
 
 if TYPE_CHECKING:
-    import weakref
     import asyncio
+    import weakref
     from collections.abc import Generator, Mapping
     from contextvars import Context
     from datetime import datetime
@@ -101,7 +101,7 @@ class Operation(Generic[R]):
         "name",
     )
 
-    def __init__(  # noqa: PLR0913 - the engine fills every field in one call, on the hot path
+    def __init__(  # noqa: PLR0913, PLR0917 - the engine fills every field in one call, on the hot path
         self,
         operation_id: int,
         name: str,

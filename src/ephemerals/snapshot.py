@@ -101,7 +101,7 @@ class OperationSnapshot(_Draft[R]):
 
     __slots__ = ()
 
-    def __init__(self) -> NoReturn:
+    def __init__(self) -> None:
         """Refuse: snapshots come from an operation or a coordinator."""
         message = "an OperationSnapshot is not created by hand: ask an operation or a coordinator for one"
         raise TypeError(message)

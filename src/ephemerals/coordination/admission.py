@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sized
 
     from ephemerals.operation import Operation
+
     from .schedule import Schedule
 
 __all__ = ["Admission", "Waiter"]

@@ -12,20 +12,22 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 from ephemerals.errors import CoordinatorError, InvalidOption, InvalidOptionType
 from ephemerals.options import EphemeralOptions, as_seconds
 from ephemerals.snapshot import OperationStatus
+
 from .body import examine
 from .engine import Engine
 from .source import Feeder, closing_source
 from .timeline import TimelineEntry, replay, timeline
 
 if TYPE_CHECKING:
-    from ephemerals.operation import Operation
     import concurrent.futures
     from datetime import datetime
     from types import TracebackType
 
     from ephemerals.echoes import Echo
+    from ephemerals.operation import Operation
     from ephemerals.options import OptionKeywords, Seconds
     from ephemerals.snapshot import OperationSnapshot
+
     from .report import CoordinatorStatistics, DrainReport
     from .schedule import Schedule
 
@@ -315,7 +317,7 @@ class Coordinator(Generic[T, R]):
         """Close the intake; what was accepted still runs. Twice is the same as once."""
         self.engine.complete()
 
-    async def drain(self, timeout: Seconds | None = None) -> DrainReport:
+    async def drain(self, timeout: Seconds | None = None) -> DrainReport:  # noqa: ASYNC109 - it reports instead of raising
         """Close the intake, resume if paused, and wait until all work has ended; report what came of it.
 
         With a `timeout` (seconds) that runs out, the report's `remaining` is not 0 and the work goes on. A source is
@@ -343,10 +345,13 @@ class Coordinator(Generic[T, R]):
 
         It acts at once; awaiting what it returns waits until everything has ended.
         """
+        self._cancel_everything()
+        return Ending(self.engine)
+
+    def _cancel_everything(self) -> None:
         if self._feeder is not None:
             self._feeder.stop()
         self.engine.cancel_all()
-        return Ending(self.engine)
 
     async def aclose(
         self, *, grace: Seconds | None = _GRACE, cancel_grace: Seconds | None = _CANCEL_GRACE
@@ -377,11 +382,11 @@ class Coordinator(Generic[T, R]):
             if kind is None:
                 await self.drain()
         except BaseException:
-            self.cancel()
+            self._cancel_everything()
             raise
         finally:
             if kind is not None:
-                self.cancel()
+                self._cancel_everything()
             await self.aclose(grace=0)
 
     def __del__(self) -> None:

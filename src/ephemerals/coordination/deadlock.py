@@ -11,7 +11,9 @@ from ephemerals.snapshot import OperationStatus
 
 if TYPE_CHECKING:
     from collections.abc import Collection
+
     from ephemerals.operation import Operation
+
     from .schedule import Schedule
 
 __all__ = ["Wait", "stuck_operations"]

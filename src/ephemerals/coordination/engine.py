@@ -32,6 +32,7 @@ from ephemerals.operation import Operation, _current, current_operation, freeze_
 from ephemerals.options import as_count
 from ephemerals.snapshot import _NO_RESULT, OperationStatus
 from ephemerals.window import OperationWindow
+
 from .admission import Admission
 from .deadlines import Deadlines
 from .deadlock import Wait, stuck_operations
@@ -45,13 +46,13 @@ if TYPE_CHECKING:
 
     from ephemerals.options import EphemeralOptions
     from ephemerals.signals import SignalEvent, SignalSink
+
     from .body import Body
     from .schedule import Schedule
 
 __all__ = ["Engine"]
 
 _logger: Final = logging.getLogger("ephemerals")
-_EAGER: Final = sys.version_info >= (3, 12)
 _PER_TURN: Final = 64
 """Items accepted, or started, before others on the loop get a turn."""
 
@@ -116,7 +117,7 @@ class Engine:
     window: OperationWindow
     admission: Admission
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts a face chooses
         self,
         body: Body,
         make_schedule: Callable[[], Schedule],
@@ -327,7 +328,7 @@ class Engine:
             self._deadlines.add(operation, operation._timeout, loop, self._context)
         coroutine = self._drive(operation)
         try:
-            if _EAGER and loop.get_task_factory() is None:
+            if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
                 task = asyncio.Task(coroutine, loop=loop, name=self._task_name, context=context, eager_start=True)
             else:
                 task = loop.create_task(coroutine, name=self._task_name, context=context)
@@ -369,15 +370,11 @@ class Engine:
                 del item
                 result = await call
             else:
-                box = [(item, operation) if body.takes_operation else (item,), {}]
+                box: list[Any] = [(item, operation) if body.takes_operation else (item,), {}]
                 del item
                 result = await self.run_plain(operation, body.function, box)
         except asyncio.CancelledError as error:
-            if operation._stop is _TIMED_OUT:
-                self._fail(operation, self._timeout_error(operation).with_traceback(error.__traceback__))
-            else:
-                error.__traceback__ = None  # a body may have tied it into a cycle
-                self._end(operation, _CANCELLED, None)
+            self._stopped(operation, error)
         except (KeyboardInterrupt, SystemExit) as error:
             self._fail(operation, error, travels_on=True)
             asyncio.get_running_loop().call_soon(_raise, error)
@@ -393,6 +390,14 @@ class Engine:
             self._fail(operation, error)
         else:
             self._end(operation, _COMPLETED, result)
+
+    def _stopped(self, operation: Operation[Any], error: asyncio.CancelledError) -> None:
+        """Settle an operation whose body was cancelled, by its handle, by the clock, or by a stranger."""
+        if operation._stop is _TIMED_OUT:
+            self._fail(operation, self._timeout_error(operation).with_traceback(error.__traceback__))
+        else:
+            error.__traceback__ = None  # a body may have tied it into a cycle
+            self._end(operation, _CANCELLED, None)
 
     async def run_plain(self, operation: Operation[Any], function: Callable[..., Any], box: list[Any]) -> Any:
         """Run a plain function, with the arguments in the box, in this engine's own threads or processes."""
@@ -685,17 +690,17 @@ class Engine:
         """Tell whether nothing is pending, running or about to come in."""
         return not self.window.running and not self.window.pending and self.admission.is_quiet
 
-    async def wait_idle(self, timeout: float | None = None) -> bool:
-        """Wait until idle, for at most `timeout` seconds (`None`: no limit); tell whether it is."""
+    async def wait_idle(self, within: float | None = None) -> bool:
+        """Wait until idle, for at most `within` seconds (`None`: no limit); tell whether it is."""
         self.bind()
         if self.is_idle:
             return True
-        if timeout == 0:
+        if within == 0:
             return False
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._idle_waiters[waiter] = None
         try:
-            await asyncio.wait((waiter,), timeout=timeout)
+            await asyncio.wait((waiter,), timeout=within)
         finally:
             self._idle_waiters.pop(waiter, None)
         return self.is_idle

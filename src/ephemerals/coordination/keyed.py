@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from ephemerals.options import EphemeralOptions, OptionKeywords
     from ephemerals.snapshot import OperationSnapshot
+
     from .body import AsyncBody, PlainBody
     from .coordinator import KeySelector
 

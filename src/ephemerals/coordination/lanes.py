@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ephemerals.errors import DuplicateName, InvalidOption, InvalidOptionType, UnknownLane
 from ephemerals.options import as_count, as_patterns
-from .schedule import FifoSchedule, KeyedSchedule, KeyTable
+
+from .schedule import FifoSchedule, KeyCompartment, KeyedSchedule, KeyTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable, Sequence
+
     from ephemerals.operation import Operation
 
 __all__ = ["Lane", "LaneSchedule"]
@@ -120,6 +122,7 @@ class LaneSchedule:
 
     @property
     def has_compartments(self) -> bool:
+        """Tell whether some items have bounds of their own, besides the common one."""
         return any(each.lane.max_pending is not None or each.schedule.has_compartments for each in self._lanes)
 
     def lane(self, name: str | None) -> LaneState:
@@ -130,14 +133,17 @@ class LaneSchedule:
             raise UnknownLane(name, self._by_name) from None
 
     def push(self, operation: Operation[Any]) -> None:
+        """Take in an operation that has just been accepted."""
         state = self.lane(operation.lane)
         state.pending += 1
         state.schedule.push(operation)
 
     def pop(self) -> Operation[Any] | None:
+        """Give out the next operation that may start; `None` if there is none."""
         return self._pop_weighted() if self._weighted else self._pop_strict()
 
     def finished(self, operation: Operation[Any]) -> None:
+        """Note that an operation given out has ended."""
         state = self.lane(operation.lane)
         state.active -= 1
         if self._table is None:
@@ -147,27 +153,30 @@ class LaneSchedule:
             each.schedule.place_freed(operation.key)  # type: ignore[union-attr]  # keyed, because there is a table
 
     def withdrawn(self, operation: Operation[Any]) -> None:
+        """Note that an operation not yet given out is no longer pending."""
         state = self.lane(operation.lane)
         state.pending -= 1
         state.schedule.withdrawn(operation)
 
     def compartments(self, operation: Operation[Any]) -> Iterable[tuple[Hashable, int]]:
+        """Return the compartments an operation waits in, each with the most that may wait there."""
         state = self.lane(operation.lane)
         if state.lane.max_pending is not None:
             yield state, state.lane.max_pending
         yield from state.schedule.compartments(operation)
 
     def count(self, compartment: Hashable) -> int:
+        """Return how many wait in a compartment."""
         if isinstance(compartment, LaneState):
             return compartment.pending
-        name, _ = compartment  # type: ignore[misc]  # made by compartments()
-        return self.lane(name).schedule.count(compartment)
+        return self.lane(cast("KeyCompartment", compartment).lane).schedule.count(compartment)
 
     def pending_for(self, key: Any) -> int:
         """Return how many of a key wait, in all lanes."""
         return sum(each.schedule.pending_for(key) for each in self._lanes if isinstance(each.schedule, KeyedSchedule))
 
     def saturated_by(self, operation: Operation[Any], stuck: Iterable[Operation[Any]]) -> bool:
+        """Tell whether a pending operation can never start while all of `stuck` run."""
         stuck = tuple(stuck)
         state = self.lane(operation.lane)
         limit = state.lane.max_concurrency
@@ -176,6 +185,7 @@ class LaneSchedule:
         return state.schedule.saturated_by(operation, stuck)
 
     def leftovers(self) -> dict[str, int]:
+        """Count what is held: keys with state, withdrawn operations."""
         keys: set[Any] = set() if self._table is None else set(self._table.active)
         counts = {"withdrawn": 0}
         for each in self._lanes:
@@ -186,6 +196,7 @@ class LaneSchedule:
         return {"keys": len(keys), **counts}
 
     def clear(self) -> None:
+        """Forget all that is pending."""
         for each in self._lanes:
             each.schedule.clear()
             each.pending = 0

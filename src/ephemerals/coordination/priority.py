@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from ephemerals.operation import Operation
     from ephemerals.options import EphemeralOptions, OptionKeywords
+
     from .body import AsyncBody, PlainBody
     from .coordinator import KeySelector
 

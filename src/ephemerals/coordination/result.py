@@ -6,6 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 from ephemerals.snapshot import OperationStatus, without_result
+
 from .coordinator import Coordinator
 from .keyed import keyed_schedule
 from .schedule import FifoSchedule
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from ephemerals.operation import Operation
     from ephemerals.options import EphemeralOptions, OptionKeywords, Seconds
     from ephemerals.snapshot import OperationSnapshot
+
     from .body import AsyncBody, PlainBody
     from .coordinator import KeySelector
 

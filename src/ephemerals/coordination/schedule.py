@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from ephemerals.snapshot import OperationStatus
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ephemerals.operation import Operation
 
-__all__ = ["FifoSchedule", "KeyTable", "KeyedSchedule", "Schedule"]
+__all__ = ["FifoSchedule", "KeyCompartment", "KeyTable", "KeyedSchedule", "Schedule"]
 
 _PENDING: Final = OperationStatus.PENDING
 _FEW: Final = 32
@@ -81,9 +81,11 @@ class FifoSchedule:
         self._withdrawn = 0
 
     def push(self, operation: Operation[Any]) -> None:
+        """Take in an operation that has just been accepted."""
         self._queue.append(operation)
 
     def pop(self) -> Operation[Any] | None:
+        """Give out the next operation that may start; `None` if there is none."""
         queue = self._queue
         while queue:
             operation = queue.popleft()
@@ -93,27 +95,33 @@ class FifoSchedule:
         return None
 
     def finished(self, operation: Operation[Any]) -> None:
-        pass
+        """Note that an operation given out has ended."""
 
     def withdrawn(self, operation: Operation[Any]) -> None:  # noqa: ARG002 - which one does not matter here
+        """Note that an operation not yet given out is no longer pending."""
         self._withdrawn += 1
         if self._withdrawn > _FEW and self._withdrawn * 2 > len(self._queue):
             self._queue = deque(each for each in self._queue if each._status is _PENDING)
             self._withdrawn = 0
 
     def compartments(self, operation: Operation[Any]) -> Iterable[tuple[Hashable, int]]:  # noqa: ARG002 - see protocol
+        """Return the compartments an operation waits in, each with the most that may wait there."""
         return ()
 
     def count(self, compartment: Hashable) -> int:  # noqa: ARG002 - see protocol
+        """Return how many wait in a compartment."""
         return 0
 
     def saturated_by(self, operation: Operation[Any], stuck: Iterable[Operation[Any]]) -> bool:  # noqa: ARG002
+        """Tell whether a pending operation can never start while all of `stuck` run."""
         return False
 
     def leftovers(self) -> dict[str, int]:
+        """Count what is held: keys with state, withdrawn operations."""
         return {"withdrawn": self._withdrawn}
 
     def clear(self) -> None:
+        """Forget all that is pending."""
         self._queue.clear()
         self._withdrawn = 0
 
@@ -128,12 +136,21 @@ class KeyTable:
         self.active: dict[Any, int] = {}
 
     def start(self, key: Any) -> None:
+        """Count one more of a key."""
         self.active[key] = self.active.get(key, 0) + 1
 
     def finish(self, key: Any) -> None:
+        """Count one less of a key."""
         left = self.active.pop(key) - 1
         if left:
             self.active[key] = left
+
+
+class KeyCompartment(NamedTuple):
+    """Name what waits for one key, in one lane or (`None`) without lanes."""
+
+    lane: str | None
+    key: Any
 
 
 class _Key:
@@ -178,9 +195,11 @@ class KeyedSchedule:
 
     @property
     def has_compartments(self) -> bool:
+        """Tell whether some items have bounds of their own, besides the common one."""
         return self._threshold is not None
 
     def push(self, operation: Operation[Any]) -> None:
+        """Take in an operation that has just been accepted."""
         key = operation.key
         self._live += 1
         state = self._keys.get(key)
@@ -197,6 +216,7 @@ class KeyedSchedule:
         state.queue.append(operation)
 
     def pop(self) -> Operation[Any] | None:
+        """Give out the next operation that may start; `None` if there is none."""
         while (operation := self._oldest_ready()) is not None:
             if operation._status is not _PENDING:
                 self._withdrawn -= 1
@@ -218,6 +238,7 @@ class KeyedSchedule:
         return None
 
     def finished(self, operation: Operation[Any]) -> None:
+        """Note that an operation given out has ended."""
         self._table.finish(operation.key)
         self.place_freed(operation.key)
 
@@ -228,6 +249,7 @@ class KeyedSchedule:
             self._promote(key, state)
 
     def withdrawn(self, operation: Operation[Any]) -> None:
+        """Note that an operation not yet given out is no longer pending."""
         key = operation.key
         state = self._keys[key]
         self._live -= 1
@@ -247,11 +269,12 @@ class KeyedSchedule:
             self._sweep()
 
     def compartments(self, operation: Operation[Any]) -> Iterable[tuple[Hashable, int]]:
-        return () if self._threshold is None else (((self._lane, operation.key), self._threshold),)
+        """Return the compartments an operation waits in, each with the most that may wait there."""
+        return () if self._threshold is None else ((KeyCompartment(self._lane, operation.key), self._threshold),)
 
     def count(self, compartment: Hashable) -> int:
-        _, key = compartment  # type: ignore[misc]  # made by compartments()
-        return self.pending_for(key)
+        """Return how many wait in a compartment."""
+        return self.pending_for(cast("KeyCompartment", compartment).key)
 
     def pending_for(self, key: Any) -> int:
         """Return how many of a key wait."""
@@ -259,16 +282,19 @@ class KeyedSchedule:
         return 0 if state is None else state.ready + state.waiting
 
     def saturated_by(self, operation: Operation[Any], stuck: Iterable[Operation[Any]]) -> bool:
-        return sum(each.key == operation.key for each in stuck) >= self._table.limit
+        """Tell whether a pending operation can never start while all of `stuck` run."""
+        return sum(1 for each in stuck if each.key == operation.key) >= self._table.limit
 
     def keys(self) -> set[Any]:
         """Return the keys that have state here."""
         return set(self._keys)
 
     def leftovers(self) -> dict[str, int]:
+        """Count what is held: keys with state, withdrawn operations."""
         return {"keys": len(self._keys.keys() | self._table.active.keys()), "withdrawn": self._withdrawn}
 
     def clear(self) -> None:
+        """Forget all that is pending."""
         self._keys.clear()
         self._queue.clear()
         self._released.clear()

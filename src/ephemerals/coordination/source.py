@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
     from ephemerals.operation import Operation
+
     from .engine import Engine
 
 __all__ = ["Feeder", "closing_source"]
@@ -48,11 +49,11 @@ class Feeder:
         if self._task is not None:
             self._task.cancel()
 
-    async def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the source has ended, for at most `timeout` seconds; tell whether it has."""
+    async def wait(self, within: float | None = None) -> bool:
+        """Wait until the source has ended, for at most `within` seconds; tell whether it has."""
         self.start()
         assert self._task is not None
-        done, _ = await asyncio.wait((self._task,), timeout=timeout)
+        done, _ = await asyncio.wait((self._task,), timeout=within)
         return bool(done)
 
     def take_error(self) -> BaseException | None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from ephemerals.options import EphemeralOptions, OptionKeywords
+
     from .body import AsyncBody, PlainBody
 
 __all__ = ["WorkCoordinator"]
