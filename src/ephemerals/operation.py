@@ -17,9 +17,8 @@ from .ids import format_id
 from .snapshot import Draft, OperationSnapshot, OperationStatus, duration, waiting_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     import asyncio
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
     from contextvars import Context
     from datetime import datetime
 

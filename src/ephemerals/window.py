@@ -15,11 +15,11 @@ from .errors import PinLimitReached
 from .snapshot import OperationSnapshot, OperationStatus, with_pin, without_result
 
 if TYPE_CHECKING:
-    from .operation import Operation
     import asyncio
     from collections.abc import Callable, Iterator
     from contextvars import Context
 
+    from .operation import Operation
     from .options import EphemeralOptions
 
 __all__ = ["FinalizationReason", "OperationWindow", "WindowView"]
