@@ -70,6 +70,9 @@ class Operation(Generic[R]):
     42
     """
 
+    _order: int
+    _is_ready: bool
+
     __slots__ = (
         "__weakref__",
         "_context",
@@ -109,8 +112,6 @@ class Operation(Generic[R]):
         self._context = context
         self._timeout = timeout
         self._status = _PENDING
-        self._order = 0
-        self._is_ready = False
         self._stop: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._outcome: Any = None

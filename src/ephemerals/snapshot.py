@@ -105,8 +105,6 @@ class Draft(Generic[R]):
         self.error = None
         self.is_pinned = False
         self.attempt = 1
-        self._wall = 0.0
-        self._enqueued = 0.0
         self._started = None
         self._finished = None
         self._seen = 0.0

@@ -221,7 +221,7 @@ class OperationWindow:
         held = self._ended if operation_id in self._ended else self._aside
         if operation_id not in held:
             return False
-        self._leave(held, operation_id, reason, self._clock.monotonic())
+        self._left(held.pop(operation_id), reason, self._clock.monotonic())
         return True
 
     # What leaves.
@@ -240,7 +240,7 @@ class OperationWindow:
         while self.failures and self._expiry(self.failures[0]) <= now:
             self.failures.popleft()
         while (oldest := self._oldest()) is not None and self._expiry(oldest) <= now:
-            self._leave(self._ended, oldest.id, FinalizationReason.AGE, now)
+            self._left(self._ended.pop(oldest.id), FinalizationReason.AGE, now)
 
     def close(self) -> None:
         """Finalize everything that has ended, whatever its pins, and stop the timer; later ones leave at once."""
@@ -248,7 +248,7 @@ class OperationWindow:
         now = self._clock.monotonic()
         for held in (self._aside, self._ended):
             while held:
-                self._leave(held, next(iter(held)), FinalizationReason.SHUTDOWN, now)
+                self._left(held.popitem(last=False)[1], FinalizationReason.SHUTDOWN, now)
         self._forget()
 
     def _forget(self) -> None:
@@ -263,8 +263,13 @@ class OperationWindow:
         return self._timer is not None
 
     def _trim(self, now: float) -> None:
-        while self._limit is not None and self._unpinned > self._limit and (oldest := self._oldest()) is not None:
-            self._leave(self._ended, oldest.id, FinalizationReason.SIZE, now)
+        ended, limit = self._ended, self._limit
+        while limit is not None and self._unpinned > limit:
+            operation_id, snapshot = ended.popitem(last=False)
+            if snapshot.is_pinned:
+                self._aside[operation_id] = snapshot
+            else:
+                self._left(snapshot, FinalizationReason.SIZE, now)
 
     def _oldest(self) -> OperationSnapshot[Any] | None:
         """Find the oldest ended operation that is not pinned.
@@ -285,24 +290,17 @@ class OperationWindow:
             self._ended[operation_id] = snapshot
             self._ended.move_to_end(operation_id, last=False)
 
-    def _leave(
-        self,
-        held: OrderedDict[int, OperationSnapshot[Any]],
-        operation_id: int,
-        reason: FinalizationReason,
-        now: float,
-    ) -> None:
-        """Be the one place where an operation is forgotten."""
-        snapshot = held.pop(operation_id)
+    def _left(self, snapshot: OperationSnapshot[Any], reason: FinalizationReason, now: float) -> None:
+        """Be the one place where an operation is forgotten; it has just been taken out of its table."""
         if snapshot.is_pinned:
-            self.pinned.discard(operation_id)
+            self.pinned.discard(snapshot.id)
         else:
             self._unpinned -= 1
-        retention = self.echoes.retention
-        if retention:
-            self.echoes.add(snapshot, reason, now)
-            if now + retention < self._armed_for:
-                self._arm_for(now + retention, now)
+        echoes = self.echoes
+        if echoes.retention:
+            echoes.add(snapshot, reason, now)
+            if now + echoes.retention < self._armed_for:
+                self._arm_for(now + echoes.retention, now)
         hook = self._options.on_finalized
         if hook is not None:
             self._call_hook("on_finalized", hook, snapshot, reason)

@@ -479,23 +479,16 @@ class Engine:
             self.total_completed += 1
             if self._keeps_results:
                 draft._result = outcome
-        elif status is _FAILED:
-            self.total_failed += 1
-        elif status is _CANCELLED:
-            self.total_cancelled += 1
         else:
-            self.total_skipped += 1
+            self._count(status)
         if operation._signals is not None:
             draft.signals = tuple(operation._signals)
             operation._signals = None
+        if operation._waiters:
+            self._wake_waiters(operation)
         window = self.window
         draft.is_pinned = operation.id in window.pinned
         snapshot = draft.seal()
-        if operation._waiters:
-            for waiter in operation._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            operation._waiters = None
         if status is _FAILED:
             window.failures.append(snapshot)
         for listener in self._listeners:
@@ -505,6 +498,20 @@ class Engine:
             window.sample(now)
         if not window.running and not window.pending:
             self._became_idle()
+
+    def _count(self, status: OperationStatus) -> None:
+        if status is _FAILED:
+            self.total_failed += 1
+        elif status is _CANCELLED:
+            self.total_cancelled += 1
+        else:
+            self.total_skipped += 1
+
+    def _wake_waiters(self, operation: Operation[Any]) -> None:
+        for waiter in operation._waiters or ():
+            if not waiter.done():
+                waiter.set_result(None)
+        operation._waiters = None
 
     def _withdraw(self, operation: Operation[Any], status: OperationStatus, outcome: Any) -> None:
         """Settle an operation that has not started."""
