@@ -70,6 +70,7 @@ class Operation(Generic[R]):
     42
     """
 
+    _emitted: int
     _order: int
     _is_ready: bool
 
@@ -77,6 +78,7 @@ class Operation(Generic[R]):
         "__weakref__",
         "_context",
         "_draft",
+        "_emitted",
         "_is_ready",
         "_item",
         "_order",
@@ -198,7 +200,7 @@ class Operation(Generic[R]):
     @property
     def signal_count(self) -> int:
         """Return how many signals it emitted in all."""
-        return self._draft.signal_count
+        return self._draft.signal_count if self._signals is None else self._emitted
 
     def emit(self, name: str, *, data: Any = None) -> SignalEvent | None:
         """Emit a signal in its name; return the event, or `None` if a constraint blocked it."""
@@ -237,6 +239,7 @@ class Operation(Generic[R]):
         draft = self._draft
         draft.status = self._status
         draft.signals = self.signals
+        draft.signal_count = self.signal_count
         draft.is_pinned = self.is_pinned
         return draft.copy(self._owner.now())
 
@@ -258,11 +261,14 @@ class Operation(Generic[R]):
 
     def _record(self, event: SignalEvent, limit: int) -> None:
         """Add to its signals, until it has ended; the oldest go first."""
-        if self._draft._finished is None:
-            if self._signals is None:
-                self._signals = deque(maxlen=limit)
-            self._signals.append(event)
-            self._draft.signal_count += 1
+        if self._draft._finished is not None:
+            return
+        signals = self._signals
+        if signals is None:
+            signals = self._signals = deque(maxlen=limit)
+            self._emitted = 0
+        signals.append(event)
+        self._emitted += 1
 
     def _forget_signal(self, name: str) -> None:
         if self._signals is not None and self._draft._finished is None:

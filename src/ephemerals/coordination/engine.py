@@ -14,6 +14,7 @@ import asyncio
 import contextvars
 import logging
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.errors import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from ephemerals.signals import SignalEvent, SignalSink
 
     from .body import Body
+    from .reactions import Reactions
     from .schedule import Schedule
 
 __all__ = ["Engine"]
@@ -80,6 +82,7 @@ class Engine:
         "_closed_listeners",
         "_context",
         "_deadlines",
+        "_gate",
         "_hashes_keys",
         "_idle_waiters",
         "_inherits_context",
@@ -88,6 +91,7 @@ class Engine:
         "_listeners",
         "_make_schedule",
         "_pool",
+        "_reactions",
         "_results_ttl",
         "_samples",
         "_scheduled",
@@ -142,6 +146,8 @@ class Engine:
         self._listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
         self._closed_listeners: tuple[Callable[[], None], ...] = ()
         self._sink: SignalSink | None = options.signals
+        self._reactions: Reactions | None = None
+        self._gate: Reactions | None = None
         self.start_anew()
         register(self)
 
@@ -154,6 +160,10 @@ class Engine:
         self._deadlines = Deadlines(self._clock, self._time_out)
         self._pool = ProcessPool() if self.body.kind == "process" else ThreadPool()
         self._context = contextvars.Context()
+        if self._sink is not None:
+            self._react()
+        elif any((self.options.cancel_on_signals, self.options.defer_on_signals, self.options.on_signal)):
+            _ = self.sink
         self._limit = self.options.max_concurrency
         self._timeout = self.options.operation_timeout
         self._hashes_keys = self.options.key_privacy == "hashed"
@@ -327,13 +337,18 @@ class Engine:
         try:
             if self._starting:
                 self._check_started()
-            running, pop = self.window.running, self.schedule.pop
+            running, pop, gate = self.window.running, self.schedule.pop, self._gate
             if self.loop is not None:
                 self._task_factory = self.loop.get_task_factory()
             for _ in range(_PER_TURN):
-                if len(running) >= self._limit or self.is_paused or (operation := pop()) is None:
+                if len(running) >= self._limit or self.is_paused or (gate is not None and gate.holds):
                     break
-                self._start(operation)
+                if (operation := pop()) is None:
+                    break
+                if gate is not None and (event := gate.skips(operation)) is not None:
+                    self._skip(operation, event.name)
+                else:
+                    self._start(operation)
             else:
                 self.wake()
             if self._starting and not self._scheduled and self.loop is not None:
@@ -483,6 +498,7 @@ class Engine:
             self._count(status)
         if operation._signals is not None:
             draft.signals = tuple(operation._signals)
+            draft.signal_count = operation._emitted
             operation._signals = None
         if operation._waiters:
             self._wake_waiters(operation)
@@ -521,6 +537,15 @@ class Engine:
         if self.admission.line or self.admission.parked:
             self.admission.left(operation)
         self._conclude(operation, status, outcome)
+
+    def _skip(self, operation: Operation[Any], signal: str) -> None:
+        """Settle an operation that was about to start, because of a signal."""
+        del self.window.pending[operation.id]
+        self.schedule.finished(operation)
+        if self.admission.line or self.admission.parked:
+            self.admission.left(operation)
+        _logger.info("operation %s of coordinator %s was skipped: %s", format_id(operation.id), self.name, signal)
+        self._conclude(operation, _SKIPPED, signal)
 
     def _time_out(self, operation: Operation[Any]) -> None:
         if operation._stop is None:
@@ -589,8 +614,44 @@ class Engine:
         if self._sink is None:
             from ephemerals.signals import SignalSink
 
-            self._sink = SignalSink(clock=self._clock)
+            self._sink = SignalSink(clock=self._clock, name=self.name)
+            self._react()
         return self._sink
+
+    def _react(self) -> None:
+        """Listen to the sink, for as long as this engine exists and is not closed."""
+        from .reactions import Reactions
+
+        if self._reactions is not None:
+            self._reactions.cancel()
+        self._reactions = reactions = Reactions(self, self.sink)
+        self._gate = reactions if reactions.is_gate else None
+        weakref.finalize(self, reactions.cancel).atexit = False
+
+    def wake_from_anywhere(self) -> None:
+        """Look again whether something may start; a condition has changed, maybe in another thread."""
+        loop = self.loop
+        if loop is None or loop.is_closed():
+            return
+        if asyncio._get_running_loop() is loop:
+            self._end_deadlock()
+            self.wake()
+        else:
+            loop.call_soon_threadsafe(self.wake_from_anywhere)
+
+    def begin_drain(self) -> None:
+        """Close the intake and let everything that was accepted run, whatever holds it back."""
+        self.complete()
+        self.resume()
+        if self._reactions is not None:
+            self._reactions.lift_endless()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle | None:
+        """Call back after some seconds; `None` if there is no loop to do so."""
+        loop = self.loop
+        if loop is None or loop.is_closed():
+            return None
+        return loop.call_later(seconds, callback, context=self._context)
 
     def emit(self, operation: Operation[Any], name: str, data: Any) -> SignalEvent | None:
         """Emit a signal in the name of an operation."""
@@ -650,7 +711,7 @@ class Engine:
         self._blocked.pop(waiter, None)
 
     def _deadlock(self) -> DeadlockError | None:
-        if self.is_paused or not self._blocked:
+        if self.is_paused or not self._blocked or (self._gate is not None and self._gate.holds):
             return None
         stuck = stuck_operations(self._blocked.values(), self.schedule, self.window.pending.values(), self._limit)
         if not stuck:
@@ -754,8 +815,7 @@ class Engine:
 
     async def close(self, grace: float | None, cancel_grace: float | None) -> DrainReport:
         """Let work end by itself for `grace` seconds, cancel, wait `cancel_grace`, then let go of everything."""
-        self.complete()
-        self.resume()
+        self.begin_drain()
         if not await self.wait_idle(grace):
             self.cancel_all()
             if not await self.wait_idle(cancel_grace):
@@ -773,6 +833,8 @@ class Engine:
         if self.is_released:
             return
         self.is_released = True
+        if self._reactions is not None:
+            self._reactions.cancel()
         self.window.close()
         self._pool.shutdown()
 
@@ -790,6 +852,8 @@ class Engine:
             if self.started_at is None:
                 self.started_at = self._clock.monotonic()
             self.window.bind(loop, self._context)
+            if self._sink is not None:
+                self._sink.bind()
         return loop
 
     @property
@@ -820,13 +884,20 @@ class Engine:
 
     # Looking.
 
-    def listen(self, on_end: Callable[[Operation[Any]], None], on_closed: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_end` with each operation at its end, and `on_closed` when there will be no more.
+    def listen(
+        self,
+        *,
+        on_end: Callable[[Operation[Any]], None] | None = None,
+        on_closed: Callable[[], None] | None = None,
+    ) -> Callable[[], None]:
+        """Call `on_end` with each operation at its end, and `on_closed` when the intake is closed.
 
         Return a function that stops both.
         """
-        self._listeners = (*self._listeners, on_end)
-        self._closed_listeners = (*self._closed_listeners, on_closed)
+        if on_end is not None:
+            self._listeners = (*self._listeners, on_end)
+        if on_closed is not None:
+            self._closed_listeners = (*self._closed_listeners, on_closed)
 
         def stop() -> None:
             self._listeners = tuple(each for each in self._listeners if each is not on_end)
@@ -883,7 +954,9 @@ class Engine:
             "waiting for room": self.admission.waiting,
             "waiting for idle": len(self._idle_waiters),
             "blocked": len(self._blocked),
-            "timers": self.window.has_timer + self._deadlines.has_timer,
+            "timers": self.window.has_timer
+            + self._deadlines.has_timer
+            + (0 if self._reactions is None else self._reactions.timers),
             **self.schedule.leftovers(),
         }
 

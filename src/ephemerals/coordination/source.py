@@ -27,7 +27,7 @@ class Feeder:
     cancelled if everything is. The source's own error is kept in `error`.
     """
 
-    __slots__ = ("_engine", "_make", "_source", "_task", "error")
+    __slots__ = ("_discards", "_engine", "_has_ended", "_make", "_source", "_task", "error")
 
     def __init__(self, engine: Engine, source: AsyncIterable[Any], make: Callable[[Any], Operation[Any]]) -> None:
         if not isinstance(source, AsyncIterable):
@@ -36,7 +36,10 @@ class Feeder:
         self._source = source
         self._make = make
         self._task: asyncio.Task[None] | None = None
+        self._has_ended = False
+        self._discards = False
         self.error: BaseException | None = None
+        engine.listen(on_closed=self._stop)
 
     def start(self) -> None:
         """Begin to pull, in the running loop; once only."""
@@ -44,10 +47,9 @@ class Feeder:
             loop = self._engine.bind()
             self._task = loop.create_task(self._feed(), name=f"ephemerals source of {self._engine.name}")
 
-    def stop(self) -> None:
-        """Pull no more; the task closes the source."""
-        if self._task is not None:
-            self._task.cancel()
+    def discard(self) -> None:
+        """Cancel what has been pulled and not accepted yet, when the intake closes."""
+        self._discards = True
 
     async def wait(self, within: float | None = None) -> bool:
         """Wait until the source has ended, for at most `within` seconds; tell whether it has."""
@@ -61,6 +63,10 @@ class Feeder:
         error, self.error = self.error, None
         return error
 
+    def _stop(self) -> None:
+        if self._task is not None and not self._has_ended:
+            self._task.cancel()
+
     async def _feed(self) -> None:
         try:
             async with closing_source(self._source) as items:
@@ -69,23 +75,23 @@ class Feeder:
                     if self._engine.is_closed:
                         break
         except asyncio.CancelledError:
-            pass  # stopped by the coordinator
+            pass  # the intake was closed, or the loop is going away
         except Exception as error:  # noqa: BLE001 - a source may raise anything; drain() raises it
             self.error = error
         finally:
-            self._engine.complete()
+            self._has_ended = True
             self._source = _exhausted()
+            self._engine.complete()
 
     async def _hand_over(self, item: Any) -> None:
         operation = contextvars.Context().run(self._make, item)
         try:
             await self._engine.enqueue(operation)
-        except CoordinatorClosed:
+        except (CoordinatorClosed, asyncio.CancelledError):
             self._engine.accept(operation)
-        except asyncio.CancelledError:
-            self._engine.accept(operation)
-            operation.cancel()
-            raise
+            if self._discards:
+                operation.cancel()
+            raise asyncio.CancelledError from None
 
 
 async def _exhausted() -> AsyncIterator[Any]:
