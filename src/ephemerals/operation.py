@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped
 from .failure import kept_form
@@ -31,6 +31,7 @@ R = TypeVar("R")
 
 _PENDING: Final = OperationStatus.PENDING
 _MAX_METADATA_TEXT: Final = 4096
+_MAX_METADATA_DEPTH: Final = 16
 
 
 class Owner(Protocol):
@@ -235,7 +236,7 @@ class Operation(Generic[R]):
     def snapshot(self) -> OperationSnapshot[R]:
         """Return what it looks like now: metadata only, frozen."""
         if self.has_ended:
-            return self._draft.seal()
+            return cast("OperationSnapshot[R]", self._draft)  # sealed at the end
         draft = self._draft
         draft.status = self._status
         draft.signals = self.signals
@@ -321,7 +322,7 @@ def freeze_metadata(metadata: object) -> Mapping[str, Any]:
     if not hasattr(metadata, "items"):
         raise InvalidOptionType("metadata", metadata, "a mapping of texts to JSON-like values")
     budget = [_MAX_METADATA_TEXT]
-    frozen: Mapping[str, Any] = _freeze(metadata, budget)
+    frozen: Mapping[str, Any] = _freeze(metadata, budget, 0)
     if budget[0] < 0:
         shown = f"<{_MAX_METADATA_TEXT - budget[0]} characters>"
         raise InvalidOption(
@@ -330,22 +331,26 @@ def freeze_metadata(metadata: object) -> Mapping[str, Any]:
     return frozen
 
 
-def _freeze(value: Any, budget: list[int]) -> Any:
-    if value is None or isinstance(value, bool | int | float):
-        budget[0] -= 1
-        return value
+def _freeze(value: Any, budget: list[int], depth: int) -> Any:
+    budget[0] -= 1
     if isinstance(value, str):
         budget[0] -= len(value)
         return value
+    if value is None or isinstance(value, bool | int | float):
+        if isinstance(value, int):
+            budget[0] -= value.bit_length() // 3
+        return value
     if budget[0] < 0:
         return None
+    if depth == _MAX_METADATA_DEPTH:
+        raise InvalidOption("metadata", "<deeper>", f"lists and mappings at most {_MAX_METADATA_DEPTH} deep")
     if isinstance(value, list | tuple):
-        return tuple(_freeze(each, budget) for each in value)
+        return tuple(_freeze(each, budget, depth + 1) for each in value)
     if hasattr(value, "items"):
         for name in value:
             if not isinstance(name, str):
                 raise InvalidOptionType("metadata", name, "texts as names")
             budget[0] -= len(name)
-        return MappingProxyType({name: _freeze(each, budget) for name, each in value.items()})
+        return MappingProxyType({name: _freeze(each, budget, depth + 1) for name, each in value.items()})
     allowed = "JSON-like values: text, numbers, True, False, None, lists and mappings of them"
     raise InvalidOptionType("metadata", f"<{type(value).__qualname__}>", allowed)

@@ -95,7 +95,7 @@ class OperationWindow:
         self.pinned: set[int] = set()
         self._unpinned = 0
         self._closed = False
-        self._results: deque[tuple[float, int]] = deque()
+        self._results: OrderedDict[int, float] = OrderedDict()
         self._options = options
         self._limit = options.max_tracked_operations
         self._lifetime = options.max_operation_lifetime
@@ -130,14 +130,15 @@ class OperationWindow:
         if self._closed:
             self.close()
             return
-        lifetime, limit = self._lifetime, self._limit
-        if lifetime is not None and now + lifetime < self._armed_for:
-            self._arm_for(now + lifetime, now)
         if self._results_ttl is not None and snapshot.has_result:
-            self._results.append((now + self._results_ttl, snapshot.id))
-            self._arm_for(now + self._results_ttl, now)
+            self._results[snapshot.id] = now + self._results_ttl
+        limit, lifetime = self._limit, self._lifetime
         if limit is not None and self._unpinned > limit:
             self._trim(now)
+        if lifetime is not None and now + lifetime < self._armed_for and (self._ended or self.failures):
+            self._arm_for(now + lifetime, now)
+        if self._results:
+            self._arm_for(next(iter(self._results.values())), now)
 
     def sample(self, now: float) -> None:
         """Call `on_sample` if its interval is over."""
@@ -230,8 +231,8 @@ class OperationWindow:
         """Drop everything that is too old by now."""
         now = self._clock.monotonic()
         self.echoes.expire(now)
-        while self._results and self._results[0][0] <= now:
-            _, operation_id = self._results.popleft()
+        while self._results and next(iter(self._results.values())) <= now:
+            operation_id, _ = self._results.popitem(last=False)
             for held in (self._ended, self._aside):
                 if operation_id in held:
                     held[operation_id] = without_result(held[operation_id])
@@ -292,6 +293,8 @@ class OperationWindow:
 
     def _left(self, snapshot: OperationSnapshot[Any], reason: FinalizationReason, now: float) -> None:
         """Be the one place where an operation is forgotten; it has just been taken out of its table."""
+        if self._results:
+            self._results.pop(snapshot.id, None)
         if snapshot.is_pinned:
             self.pinned.discard(snapshot.id)
         else:
@@ -315,7 +318,7 @@ class OperationWindow:
             if self.failures:
                 self._arm_for(self._expiry(self.failures[0]), now)
         if self._results:
-            self._arm_for(self._results[0][0], now)
+            self._arm_for(next(iter(self._results.values())), now)
         if (expiry := self.echoes.next_expiry) is not None:
             self._arm_for(expiry, now)
 

@@ -566,6 +566,8 @@ class Engine:
         self.admission.close(self._refusal)
         window = self.window
         for operation in [*window.pending.values(), *window.running.values()]:
+            if operation._finished is not None:
+                continue  # a hook has cancelled it meanwhile
             window.pending.pop(operation.id, None)
             window.running.pop(operation.id, None)
             if operation._task is not None:
@@ -769,11 +771,11 @@ class Engine:
     def cancel_all(self) -> None:
         """Close the intake, cancel what waits without starting it, and ask what runs to stop."""
         self.complete()
-        self.schedule.clear()
         pending = self.window.pending
         for operation in list(pending.values()):
-            del pending[operation.id]
-            self._conclude(operation, _CANCELLED, None)
+            if pending.pop(operation.id, None) is not None:  # a hook may have cancelled it meanwhile
+                self._conclude(operation, _CANCELLED, None)
+        self.schedule.clear()
         for operation in list(self.window.running.values()):
             self.cancel_one(operation)
 
@@ -878,8 +880,8 @@ class Engine:
             operation._waiters = None
             if window.running.pop(operation.id, None) is not None:
                 self.schedule.finished(operation)
-            else:
-                del window.pending[operation.id]
+            elif window.pending.pop(operation.id, None) is None:
+                continue  # a hook has cancelled it meanwhile
             self._conclude(operation, _CANCELLED, "its event loop was closed")
 
     # Looking.
