@@ -37,7 +37,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 KeySelector = Callable[[T], Hashable] | str
-"""A function from an item to its key, or the name of the attribute that is the key."""
+"""A function from an item to its key, or the name of the attribute that is the key.
+
+`None` is no key: nothing orders such an item, and no bound of a key applies to it.
+"""
 
 _numbers: Final = itertools.count(1)
 _GRACE: Final = 10.0
