@@ -7,6 +7,7 @@ import contextvars
 import itertools
 import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Hashable, Iterable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -16,7 +17,7 @@ from ephemerals.snapshot import OperationStatus
 
 from .body import examine
 from .engine import Engine
-from .source import Feeder, pull
+from .source import Feeder, log_error, pull
 from .timeline import TimelineEntry, replay, timeline
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ class Coordinator(Generic[T, R]):
             return True
 
         try:
-            await pull(items, take, self.name)
+            await pull(items, take, partial(log_error, self.name))
         except Exception as error:
             error.add_note(f"{count} items had been accepted by coordinator {self.name!r} before")
             raise

@@ -33,7 +33,7 @@ class Feeder:
     cancelled if everything is.
 
     The first error of the source, or of closing it, is kept in `error`. One that comes after `stop` was not the
-    reason for anything any more: it goes to `on_late_error`, which by default logs its type.
+    reason for anything any more, nor is a second one: it goes to `on_late_error`, which by default logs its type.
     """
 
     __slots__ = ("_engine", "_gate", "_make", "_on_late_error", "_source", "_stopped", "_task", "error")
@@ -81,7 +81,7 @@ class Feeder:
 
     async def _feed(self) -> None:
         source, self._source = self._source, ()
-        reading = pull(source, self._hand_over, self._engine.name)
+        reading = pull(source, self._hand_over, self._on_late_error)
         del source
         try:
             await reading
@@ -133,13 +133,15 @@ def log_error(coordinator: str, error: BaseException) -> None:
 
 
 async def pull(
-    source: Iterable[T] | AsyncIterable[T], take: Callable[[T], Awaitable[bool]], coordinator: str
+    source: Iterable[T] | AsyncIterable[T],
+    take: Callable[[T], Awaitable[bool]],
+    on_second_error: Callable[[BaseException], object],
 ) -> None:
     """Give each item to `take` until that returns False; close the source whatever happens, in the same task.
 
     No item is held while waiting for the next. A plain iterator is closed only if it is a generator: a file, say,
     belongs to whoever opened it. If closing raises after another exception, that one counts, and the second is
-    logged in the name of the coordinator.
+    given to `on_second_error`.
     """
     iterator: Any
     if isinstance(source, AsyncIterable):
@@ -149,7 +151,7 @@ async def pull(
     else:
         raise InvalidOptionType("items", f"<{type(source).__qualname__}>", "an iterable or an async iterable")
     del source
-    async with _Closing(iterator, coordinator):
+    async with _Closing(iterator, on_second_error):
         if isinstance(iterator, AsyncIterator):
             async for item in iterator:
                 taken = take(item)
@@ -167,11 +169,11 @@ async def pull(
 class _Closing:
     """Close an iterator at the end of a block."""
 
-    __slots__ = ("_coordinator", "_iterator")
+    __slots__ = ("_iterator", "_on_second_error")
 
-    def __init__(self, iterator: Any, coordinator: str) -> None:
+    def __init__(self, iterator: Any, on_second_error: Callable[[BaseException], object]) -> None:
         self._iterator = iterator
-        self._coordinator = coordinator
+        self._on_second_error = on_second_error
 
     async def __aenter__(self) -> None: ...
 
@@ -186,4 +188,4 @@ class _Closing:
         except Exception as error:
             if kind is None:
                 raise
-            log_error(self._coordinator, error)
+            self._on_second_error(error)
