@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import itertools
 import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Hashable, Iterable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
@@ -15,7 +17,7 @@ from ephemerals.snapshot import OperationStatus
 
 from .body import examine
 from .engine import Engine
-from .source import Feeder, closing_source
+from .source import Feeder, log_error, pull
 from .timeline import TimelineEntry, replay, timeline
 
 if TYPE_CHECKING:
@@ -37,7 +39,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 KeySelector = Callable[[T], Hashable] | str
-"""A function from an item to its key, or the name of the attribute that is the key."""
+"""A function from an item to its key, or the name of the attribute that is the key.
+
+`None` is no key: nothing orders such an item, and no bound of a key applies to it.
+"""
 
 _numbers: Final = itertools.count(1)
 _GRACE: Final = 10.0
@@ -125,10 +130,15 @@ class Coordinator(Generic[T, R]):
         If it fails midway the items accepted so far stay accepted; a note on the exception tells how many.
         """
         count = 0
+
+        async def take(item: T) -> bool:
+            nonlocal count
+            await self.enqueue(item)
+            count += 1
+            return True
+
         try:
-            async for item in each_of(items):
-                await self.enqueue(item)
-                count += 1
+            await pull(items, take, partial(log_error, self.name))
         except Exception as error:
             error.add_note(f"{count} items had been accepted by coordinator {self.name!r} before")
             raise
@@ -410,7 +420,9 @@ class Coordinator(Generic[T, R]):
         )
 
     def _feed_from(self, source: AsyncIterable[T]) -> Self:
-        self._feeder = Feeder(self.engine, source, lambda item: self._new(item, None))
+        if not isinstance(source, AsyncIterable):
+            raise InvalidOptionType("source", source, "an async iterable, such as an async generator")
+        self._feeder = Feeder(self.engine, source, lambda item: contextvars.Context().run(self._new, item, None))
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -430,19 +442,6 @@ async def outcome_of(operation: Operation[R]) -> R:
     except asyncio.CancelledError:
         operation.cancel()
         raise
-
-
-async def each_of(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
-    """Yield the items of an iterable of either kind; close an async one when done."""
-    if isinstance(items, AsyncIterable):
-        async with closing_source(items) as iterator:
-            async for item in iterator:
-                yield item
-    elif isinstance(items, Iterable):
-        for item in items:
-            yield item
-    else:
-        raise InvalidOptionType("items", items, "an iterable or an async iterable")
 
 
 def as_selector(key: KeySelector[T]) -> Callable[[T], Hashable]:

@@ -566,7 +566,7 @@ class Engine:
         self.admission.close(self._refusal)
         window = self.window
         for operation in [*window.pending.values(), *window.running.values()]:
-            if operation._finished is not None:
+            if operation._draft._finished is not None:
                 continue  # a hook has cancelled it meanwhile
             window.pending.pop(operation.id, None)
             window.running.pop(operation.id, None)
