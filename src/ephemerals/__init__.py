@@ -33,6 +33,7 @@ from ephemerals.errors import (
     OperationSkipped,
     OperationTimeout,
     PinLimitReached,
+    RegistryClosed,
     UnknownCoordinator,
     UnknownLane,
     WrongLoop,
@@ -41,6 +42,7 @@ from ephemerals.failure import ErrorInfo
 from ephemerals.ids import format_id, parse_id
 from ephemerals.operation import Operation, current_operation
 from ephemerals.options import EphemeralOptions
+from ephemerals.registry import CoordinatorRegistry
 from ephemerals.snapshot import OperationSnapshot, OperationStatus
 from ephemerals.window import WindowView
 
@@ -50,6 +52,7 @@ __all__ = [
     "CoordinatorClosed",
     "CoordinatorError",
     "CoordinatorFull",
+    "CoordinatorRegistry",
     "CoordinatorStatistics",
     "DeadlockError",
     "DrainReport",
@@ -76,6 +79,7 @@ __all__ = [
     "PinLimitReached",
     "PriorityWorkCoordinator",
     "Quantiles",
+    "RegistryClosed",
     "Report",
     "ResultCoordinator",
     "ResultStream",
