@@ -42,6 +42,7 @@ from ephemerals.failure import ErrorInfo
 from ephemerals.ids import format_id, parse_id
 from ephemerals.operation import Operation, current_operation
 from ephemerals.options import EphemeralOptions
+from ephemerals.owner_window import OperationView, OwnerWindow, status_of
 from ephemerals.registry import CoordinatorRegistry
 from ephemerals.snapshot import OperationSnapshot, OperationStatus
 from ephemerals.window import WindowView
@@ -76,6 +77,8 @@ __all__ = [
     "OperationSnapshot",
     "OperationStatus",
     "OperationTimeout",
+    "OperationView",
+    "OwnerWindow",
     "PinLimitReached",
     "PriorityWorkCoordinator",
     "Quantiles",
@@ -92,4 +95,5 @@ __all__ = [
     "current_operation",
     "format_id",
     "parse_id",
+    "status_of",
 ]
