@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 
 import pytest
@@ -195,10 +196,16 @@ def test_a_factory_may_ask_for_another_coordinator_and_a_circle_is_named():
 
 def test_threads_that_ask_at_the_same_time_get_the_same_one():
     registry = CoordinatorRegistry()
-    together = threading.Barrier(4)
-    factory = Made()
+    together, inside = threading.Barrier(4), threading.Barrier(2)
+    calls, got = [], []
+
+    def factory():
+        calls.append(1)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            inside.wait(0.1)  # time for a second one to come in, if it could
+        return ignore
+
     registry.register("fast", factory=factory)
-    got = []
 
     def ask():
         together.wait(10)
@@ -209,7 +216,7 @@ def test_threads_that_ask_at_the_same_time_get_the_same_one():
         thread.start()
     for thread in threads:
         thread.join()
-    assert factory.calls == 1
+    assert calls == [1]
     assert len(set(map(id, got))) == 1
 
 
@@ -317,13 +324,15 @@ def test_a_registry_of_a_module_serves_one_loop_after_another():  # R55
 async def test_one_that_was_closed_by_itself_is_created_anew_and_one_that_drains_is_not():  # D3
     registry = CoordinatorRegistry()
     registry.register("fast", ignore)
+    registry.register("slow", ignore)
     async with registry:
-        first = registry["fast"]
+        first, slow = registry["fast"], registry["slow"]
         await first.drain()
         assert registry["fast"] is first
         await first.aclose()
         assert registry["fast"] is not first
         await registry["fast"].run(1)
+        assert list(registry.created().items()) == [("slow", slow), ("fast", registry["fast"])]
 
 
 async def test_closing_is_repeatable_also_at_the_same_time():
