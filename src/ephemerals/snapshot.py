@@ -111,8 +111,9 @@ class Draft(Generic[R]):
         self._result = _NO_RESULT
 
     def seal(self) -> OperationSnapshot[R]:
-        """Become a snapshot; this object itself, from now on frozen."""
-        self.__class__ = OperationSnapshot
+        """Become a snapshot; this object itself, from now on frozen. Repeating it changes nothing."""
+        if type(self) is Draft:
+            self.__class__ = OperationSnapshot
         return cast("OperationSnapshot[R]", self)
 
     def copy(self, now: float) -> OperationSnapshot[R]:
