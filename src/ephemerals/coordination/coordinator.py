@@ -18,8 +18,8 @@ from ephemerals.snapshot import OperationStatus
 
 from .body import examine
 from .engine import Engine
-from .source import Feeder, log_error, pull
 from .signals_view import CoordinatorSignals
+from .source import Feeder, log_error, pull
 from .timeline import TimelineEntry, replay, timeline
 
 if TYPE_CHECKING:
