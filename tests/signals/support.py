@@ -9,7 +9,7 @@ from ephemerals.clock import Clock
 
 
 class ManualClock(Clock):
-    """Tell a time that only `advance` moves; inside `timers()`, what the loop was to call later is called then."""
+    """Tell a time that only `advance` moves, and with it, inside `timers()`, the timers of the loop."""
 
     __slots__ = ("_timers", "now", "wall")
 
@@ -21,7 +21,9 @@ class ManualClock(Clock):
 
     def advance(self, seconds):
         until = self.now + seconds
-        while due := sorted((each for each in self._timers if each.when <= until), key=lambda each: each.when):
+        while due := sorted(
+            (each for each in self._timers if each.when <= until), key=lambda each: each.when
+        ):
             timer = due[0]
             self._timers.remove(timer)
             self._move(timer.when)
