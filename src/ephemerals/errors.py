@@ -6,6 +6,7 @@ EphemeralsError
 ├── InvalidBody (TypeError)              what was given as a body cannot be run as one
 ├── CoordinatorError
 │   ├── CoordinatorClosed                the intake is closed; nothing more is accepted
+│   │   └── RegistryClosed               … and so is the registry; it creates no coordinator any more
 │   ├── CoordinatorFull                  refused for now; try again later
 │   ├── CoordinatorBroken                an internal error ended the coordinator; `__cause__` is that error
 │   ├── WrongLoop                        used from an event loop it is not bound to
@@ -49,6 +50,7 @@ __all__ = [
     "OperationSkipped",
     "OperationTimeout",
     "PinLimitReached",
+    "RegistryClosed",
     "SinkClosed",
     "UnknownCoordinator",
     "UnknownLane",
@@ -99,13 +101,24 @@ class CoordinatorClosed(CoordinatorError):
         )
 
 
+class RegistryClosed(CoordinatorClosed):
+    """Refuse to create a coordinator because its registry is closed."""
+
+    def __init__(self, coordinator: str) -> None:
+        CoordinatorError.__init__(
+            self,
+            f"the registry is closed and creates no coordinator any more (asked for {coordinator!r}): "
+            "use it inside 'async with registry'",
+            coordinator,
+        )
+
+
 class CoordinatorFull(CoordinatorError):
     """Refuse an item because too much is waiting; the item was not accepted."""
 
     def __init__(self, coordinator: str, reason: str) -> None:
         super().__init__(
-            f"coordinator {coordinator!r} is full ({reason}): try again later, "
-            "or use overflow='wait' to wait for room",
+            f"coordinator {coordinator!r} is full ({reason}): try again later, or use overflow='wait' to wait for room",
             coordinator,
         )
         self.reason = reason

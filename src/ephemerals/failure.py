@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import sysconfig
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import GetSetDescriptorType, MemberDescriptorType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from .errors import EphemeralsError
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-__all__ = ["ErrorInfo", "copy_released", "released"]
+__all__ = ["ErrorInfo", "kept_form", "qualified_name"]
 
 _MAX_PLACES: Final = 16
 _MAX_MESSAGE: Final = 200
+_UNSET: Final = object()
 _PACKAGE: Final = str(Path(__file__).parent)
 _NOT_USER_CODE: Final = (
     _PACKAGE,
@@ -51,18 +54,26 @@ class ErrorInfo:
         return "\n".join(lines)
 
     @classmethod
-    def of(
-        cls, error: BaseException, detail: Literal["type", "message", "exception"], kept: BaseException | None = None
-    ) -> ErrorInfo:
-        """Describe `error`; `kept` is its released form, stored with the detail `"exception"`."""
+    def of(cls, error: BaseException, detail: Literal["type", "message", "exception"]) -> ErrorInfo:
+        """Describe `error`, without its message if `detail` is `"type"`."""
         place, trace = _places(error.__traceback__)
-        return cls(
-            type=qualified_name(type(error)),
-            place=place,
-            trace=trace,
-            message="" if detail == "type" else _message(error),
-            exception=kept if detail == "exception" else None,
-        )
+        message = "" if detail == "type" else _message(error)
+        return cls(type=qualified_name(type(error)), place=place, trace=trace, message=message)
+
+    def with_exception(self, exception: BaseException) -> ErrorInfo:
+        """Return a copy that carries an exception, which must be released."""
+        return replace(self, exception=exception)
+
+
+def kept_form(error: BaseException, *, is_shared: bool) -> BaseException:
+    """Return what may be stored of an exception: itself, released, or a copy if somebody else holds it.
+
+    An exception that cannot be released or copied is replaced by an `EphemeralsError` that names its type.
+    """
+    try:
+        return copy_released(error) if is_shared else released(error)
+    except Exception:  # noqa: BLE001 - both may run code of the exception's class, which may raise anything
+        return EphemeralsError(f"{qualified_name(type(error))}: {_message(error)}")
 
 
 def qualified_name(kind: type) -> str:
@@ -94,14 +105,14 @@ def copy_released(error: BaseException) -> BaseException:
         duplicate: BaseException = BaseExceptionGroup.__new__(type(error), error.message, inner)
     else:
         duplicate = _empty(error)
-        duplicate.args = error.args
+        _set(duplicate, "args", error.args)
     for base in type(error).__mro__:
         for name, descriptor in vars(base).items():
             if isinstance(descriptor, MemberDescriptorType | GetSetDescriptorType) and name not in _NOT_COPIED:
                 _copy_attribute(error, duplicate, name)
     vars(duplicate).update(vars(error))
     if hasattr(error, "__notes__"):
-        duplicate.__notes__ = list(error.__notes__)
+        _set(duplicate, "__notes__", list(error.__notes__))
     _note_places(duplicate, error.__traceback__)
     _let_go(duplicate)
     return duplicate
@@ -112,29 +123,33 @@ _NOT_COPIED: Final = frozenset(
 )
 
 
+# Attributes are set past the class, because a frozen exception (a frozen dataclass, say) refuses every one.
+_set: Final = BaseException.__setattr__
+
+
 def _copy_attribute(error: BaseException, duplicate: BaseException, name: str) -> None:
     try:
-        setattr(duplicate, name, getattr(error, name))
+        value = getattr(error, name)
+        if getattr(duplicate, name, _UNSET) is not value:  # to some, `None` is something else than unset
+            _set(duplicate, name, value)
     except (AttributeError, TypeError):
         return  # unset, or read-only and therefore made from `args` or by the class
 
 
 def _empty(error: BaseException) -> BaseException:
-    for base in type(error).__mro__:
-        if base.__module__ == "builtins":
-            try:
-                return base.__new__(type(error))
-            except TypeError:
-                return base.__new__(base)
-    raise AssertionError  # pragma: no cover - every exception has a built-in base
+    base: Any = next(each for each in type(error).__mro__ if each.__module__ == "builtins")
+    try:
+        empty: BaseException = base.__new__(type(error))
+    except TypeError:
+        empty = base.__new__(base)
+    return empty
 
 
 def _let_go(error: BaseException) -> None:
-    error.__traceback__ = None
-    error.__cause__ = None
-    error.__context__ = None
+    for name in ("__traceback__", "__cause__", "__context__"):
+        _set(error, name, None)
     if isinstance(error, AttributeError):
-        error.obj = None  # whose attribute was missing: often the item itself
+        _set(error, "obj", None)  # whose attribute was missing: often the item itself
 
 
 def _note_places(error: BaseException, traceback: TracebackType | None) -> None:
@@ -142,8 +157,9 @@ def _note_places(error: BaseException, traceback: TracebackType | None) -> None:
     if not trace:
         return
     note = "raised at " + " < ".join(reversed(trace))
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+    notes = vars(error).setdefault("__notes__", [])  # as `add_note` does, but a class may refuse that
+    if isinstance(notes, list) and note not in notes:
+        notes.append(note)
 
 
 def _message(error: BaseException) -> str:

@@ -3,7 +3,8 @@
 An id is a counter sent through a bijection of the 63-bit numbers: a Weyl sequence whose step is the golden-ratio
 constant of Fibonacci hashing (Knuth, TAOCP 3, 6.4). It starts at a random number, so two processes meet with the
 probability of two random picks, whatever their pids. The chain consists of C iterators, so the arithmetic costs no
-Python frame. A forked child starts from a new random number. Ids are names, not secrets: who knows one can guess others.
+Python frame. A forked child starts from a new random number. Ids are names, not secrets: who knows
+one can guess others.
 """
 
 from __future__ import annotations

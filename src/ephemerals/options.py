@@ -20,9 +20,10 @@ from .errors import InvalidOption, InvalidOptionType
 if TYPE_CHECKING:
     from typing import Self, Unpack
 
-    from .operation import OperationSnapshot
+    from .echoes import FinalizationReason
     from .signals import SignalEvent, SignalSink
-    from .window import FinalizationReason, WindowView
+    from .snapshot import OperationSnapshot
+    from .window import WindowView
 
 __all__ = ["EphemeralOptions", "OptionKeywords", "Seconds", "as_count", "as_seconds", "default_concurrency"]
 
@@ -102,7 +103,7 @@ def as_choice(option: str, value: object, choices: tuple[str, ...]) -> str:
     """Return `value` if it is one of `choices`."""
     if value not in choices:
         raise InvalidOption(option, value, "one of " + ", ".join(map(repr, choices)))
-    return cast("str", value)
+    return str(value)
 
 
 def as_callback(option: str, value: object) -> object:

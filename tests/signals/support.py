@@ -21,9 +21,7 @@ class ManualClock(Clock):
 
     def advance(self, seconds):
         until = self.now + seconds
-        while due := sorted(
-            (each for each in self._timers if each.when <= until), key=lambda each: each.when
-        ):
+        while due := sorted((each for each in self._timers if each.when <= until), key=lambda each: each.when):
             timer = due[0]
             self._timers.remove(timer)
             self._move(timer.when)

@@ -114,9 +114,7 @@ def test_emit_says_when_it_was_blocked():
 
 def test_two_handlers_that_answer_each_other_are_reported_once(caplog):
     blocked = []
-    sink = SignalSink(
-        constraints=SignalConstraints(on_blocked=lambda event, why: blocked.append((event, why)))
-    )
+    sink = SignalSink(constraints=SignalConstraints(on_blocked=lambda event, why: blocked.append((event, why))))
     with caplog.at_level(logging.WARNING, "ephemerals.signals"):
         chained(sink, "ping", "pong", "ping")
         ((event, reason),) = blocked
@@ -137,9 +135,7 @@ def test_handlers_of_a_terminal_signal_may_not_emit(caplog):
 
 def test_what_a_leaf_causes_is_left_out_without_a_word(caplog):
     reasons = []
-    constraints = SignalConstraints(
-        leaf=["b", "log.*"], on_blocked=lambda event, reason: reasons.append(reason)
-    )
+    constraints = SignalConstraints(leaf=["b", "log.*"], on_blocked=lambda event, reason: reasons.append(reason))
     sink = SignalSink(constraints=constraints)
     chained(sink, "a", "b", "a")  # the loop that a leaf makes endless in the reference
     chained(sink, "log.line", "more")

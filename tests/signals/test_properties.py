@@ -45,9 +45,7 @@ class SinkAgainstModel(RuleBasedStateMachine):
 
     def settle(self, *, spared=None):
         self.model = [
-            event
-            for event in self.model
-            if event.monotonic + self.age > self.clock.now or self.is_held(event)
+            event for event in self.model if event.monotonic + self.age > self.clock.now or self.is_held(event)
         ]
         while len(self.model) > self.capacity:
             free = [event for event in self.model if not self.is_held(event) and event is not spared]

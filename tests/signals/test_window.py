@@ -93,9 +93,9 @@ class TestAsking:
         start = 1_767_225_600.0
         assert names(sink.events(since=start + 10)) == ["b", "c"]
         assert names(sink.events(until=start + 10)) == ["a", "b"]
-        assert names(
-            sink.events(since=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=1), until=start + 10)
-        ) == ["b"]
+        assert names(sink.events(since=datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=1), until=start + 10)) == [
+            "b"
+        ]
 
     def test_by_limit(self, sink):
         emit(sink, *"abcd")
@@ -220,9 +220,7 @@ class TestAge:
         assert sink.has("a")
         assert sink.max_age is None
 
-    @pytest.mark.parametrize(
-        ("age", "error"), [(0, InvalidOption), (-1, InvalidOption), ("1", InvalidOptionType)]
-    )
+    @pytest.mark.parametrize(("age", "error"), [(0, InvalidOption), (-1, InvalidOption), ("1", InvalidOptionType)])
     def test_it_is_positive(self, age, error):
         with pytest.raises(error):
             SignalSink(max_age=age)

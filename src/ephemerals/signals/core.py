@@ -118,9 +118,7 @@ class SinkCore:
             for event in reversed(events):
                 route = self._route(event.name)
                 if route.retractions:
-                    self._queue.append(
-                        (event, route.retractions, copy_context() if route.has_async else None)
-                    )
+                    self._queue.append((event, route.retractions, copy_context() if route.has_async else None))
         return removed
 
     # Presence: the watches follow the window.
@@ -201,9 +199,7 @@ class SinkCore:
             self._delivery.adopt(running)
             loop = running
         if running is not loop:
-            self._due = (
-                now + _SWEEP
-            )  # the loop's thread does it; should it not come to it, somebody asks again
+            self._due = now + _SWEEP  # the loop's thread does it; should it not come to it, somebody asks again
             self._delivery.call(_on_timer, self._reference())
             return
         if self._timer is not None:

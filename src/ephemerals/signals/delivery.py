@@ -153,9 +153,7 @@ class Delivery:
             finally:
                 self.busy = False
 
-    def deliver(
-        self, event: SignalEvent[Any], listeners: tuple[Subscription, ...], context: Context | None
-    ) -> None:
+    def deliver(self, event: SignalEvent[Any], listeners: tuple[Subscription, ...], context: Context | None) -> None:
         """Call each listener; what it raises stays with it. Only whoever has set `busy` may do this."""
         parent = event._cause
         token = set_cause((1 if parent is None else parent[0] + 1, self._number, event.name, parent))
@@ -179,9 +177,7 @@ class Delivery:
         finally:
             reset_cause(token)
 
-    def _hand_over(
-        self, subscription: Subscription, event: SignalEvent[Any], context: Context | None
-    ) -> None:
+    def _hand_over(self, subscription: Subscription, event: SignalEvent[Any], context: Context | None) -> None:
         """Queue a call of an asynchronous handler, in the emitter's context, as part of the chain."""
         if not subscription.is_active:
             return

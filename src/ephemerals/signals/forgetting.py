@@ -97,9 +97,7 @@ class Forgetting(SignalQueries):
 
     def clear_operation(self, operation_id: int) -> int:
         """Forget the events of an operation; return how many there were."""
-        return self._clear(
-            lambda: self._select(None, None, operation_id=operation_id), {"operation_id": operation_id}
-        )
+        return self._clear(lambda: self._select(None, None, operation_id=operation_id), {"operation_id": operation_id})
 
     def clear_key(self, key: Any) -> int:
         """Forget the events with a key; return how many there were."""

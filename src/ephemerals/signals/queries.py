@@ -139,9 +139,7 @@ class SignalQueries(SinkCore):
                 event: SignalEvent[Any] = cell[0]
                 if len(found) == limit:
                     break
-                if (earliest is None or event._wall >= earliest) and (
-                    latest is None or event._wall <= latest
-                ):
+                if (earliest is None or event._wall >= earliest) and (latest is None or event._wall <= latest):
                     found.append(event)
         found.reverse()
         return found
@@ -183,11 +181,7 @@ class SignalQueries(SinkCore):
             if names is None:
                 names = compiled.names if compiled.is_exact else index.names()
             names = compiled.select(names)
-        cells = (
-            index.cells()
-            if names is None
-            else _cells_of(index, [each for each in names if index.count_of(each)])
-        )
+        cells = index.cells() if names is None else _cells_of(index, [each for each in names if index.count_of(each)])
         for cell in cells:
             event: SignalEvent[Any] = cell[0]
             if (

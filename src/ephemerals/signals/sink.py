@@ -150,10 +150,7 @@ class SignalSink(Forgetting):
         draft.operation_id = operation_id
         draft.source = source
         draft._cause = caused_by
-        if (
-            caused_by is not None
-            and (reason := self.constraints.check(self._number, name, caused_by)) is not None
-        ):
+        if caused_by is not None and (reason := self.constraints.check(self._number, name, caused_by)) is not None:
             self._block(draft, reason)
             return None
         clock = self.clock
@@ -185,11 +182,7 @@ class SignalSink(Forgetting):
                         delivery.busy
                         or self._queue
                         # This comes down to `running_loop() is not loop`, a system call in 3.11.
-                        or (
-                            running_loop()
-                            if loop is None
-                            else get_ident() != delivery.thread or loop.is_closed()
-                        )
+                        or (running_loop() if loop is None else get_ident() != delivery.thread or loop.is_closed())
                     ):
                         self._queue.append((event, listeners, context))
                         listeners = None
@@ -349,9 +342,7 @@ class SignalSink(Forgetting):
                     return event
         raise SinkClosed(self.name)
 
-    def watch(
-        self, pattern: PatternLike | SignalKey[Any], on_change: Callable[[Watch], object] | None = None
-    ) -> Watch:
+    def watch(self, pattern: PatternLike | SignalKey[Any], on_change: Callable[[Watch], object] | None = None) -> Watch:
         """Keep track of whether a matching event is present, now and from now on.
 
         `on_change(watch)` is called after each change of its `present` or `event`, but not for what is

@@ -109,11 +109,7 @@ def statistics_of(
     pattern = name.name if isinstance(name, SignalKey) else name
     by_key: dict[Any, list[float]] = {}
     for event in sink.events(pattern=pattern):
-        if (
-            event.monotonic >= since
-            and isinstance(event.data, int | float)
-            and not isinstance(event.data, bool)
-        ):
+        if event.monotonic >= since and isinstance(event.data, int | float) and not isinstance(event.data, bool):
             by_key.setdefault(event.key, []).append(event.data)
     each = {key: _sum_up(values, {}) for key, values in by_key.items()}
     return _sum_up([value for values in by_key.values() for value in values], each)

@@ -40,9 +40,7 @@ class Watch:
 
     __slots__ = ("_sink", "is_active", "is_due", "is_set", "on_change", "pattern")
 
-    def __init__(
-        self, sink: SignalSink, pattern: Pattern, on_change: Callable[[Watch], object] | None
-    ) -> None:
+    def __init__(self, sink: SignalSink, pattern: Pattern, on_change: Callable[[Watch], object] | None) -> None:
         self.pattern: Final = pattern
         self.on_change: Final = on_change
         self.is_active = True

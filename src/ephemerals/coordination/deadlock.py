@@ -1,0 +1,59 @@
+"""Waits that could never end: a body that waits for room, or for work, that only its own end could make.
+
+A task that a body has started counts as part of that body. What another coordinator does is not looked at.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ephemerals.snapshot import OperationStatus
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ephemerals.operation import Operation
+
+    from .schedule import Schedule
+
+__all__ = ["Wait", "stuck_operations"]
+
+
+class Wait(NamedTuple):
+    """Say that a running operation waits for a pending one to end, or for room to enqueue another."""
+
+    waiting: Operation[Any]
+    target: Operation[Any]
+    for_room: bool
+
+    def may_end(self, stuck: set[Operation[Any]], schedule: Schedule, pending: Collection[Operation[Any]]) -> bool:
+        """Tell whether the wait can end while `stuck` go on running: something must be able to start."""
+        if not self.for_room:
+            return not schedule.saturated_by(self.target, stuck)
+        if not schedule.has_compartments:
+            return any(not schedule.saturated_by(each, stuck) for each in pending)
+        wanted = {compartment for compartment, _ in schedule.compartments(self.target)}
+        return any(
+            not schedule.saturated_by(each, stuck)
+            for each in pending
+            if wanted & {compartment for compartment, _ in schedule.compartments(each)} or not wanted
+        )
+
+
+def stuck_operations(
+    waits: Collection[Wait], schedule: Schedule, pending: Collection[Operation[Any]], limit: int
+) -> set[Operation[Any]]:
+    """Return the running operations that can never go on, whatever the others do.
+
+    Start from all that wait, and set free, again and again, those whose waits can all end while the rest stay.
+    What remains is stuck.
+    """
+    waits = [each for each in waits if each.for_room or each.target.status is OperationStatus.PENDING]
+    stuck = {each.waiting for each in waits}
+    while stuck and len(stuck) < limit:
+        held = {each.waiting for each in waits if not each.may_end(stuck, schedule, pending)}
+        if held == stuck:
+            break
+        stuck = held
+        waits = [each for each in waits if each.waiting in stuck]
+    return stuck

@@ -1,0 +1,74 @@
+"""The window as an event log: what happened, in true order, and played again in its original rhythm."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from ephemerals.clock import utc
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterable, Iterator
+    from datetime import datetime
+
+    from ephemerals.snapshot import OperationSnapshot
+
+__all__ = ["TimelineEntry", "replay", "timeline"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimelineEntry:
+    """Say that something happened to an operation.
+
+    `detail` is the name of a signal, or the state in which an operation finished; `time` is in UTC, `monotonic` in
+    seconds.
+    """
+
+    event: Literal["enqueued", "started", "signal", "finished"]
+    operation_id: int
+    name: str
+    key: Any
+    detail: str
+    time: datetime
+    monotonic: float
+
+
+def timeline(snapshots: Iterable[OperationSnapshot[Any]], since: datetime | None = None) -> list[TimelineEntry]:
+    """Return what happened to some operations, oldest first, from `since` on (`None`: all of it)."""
+    entries = [entry for snapshot in snapshots for entry in _entries(snapshot)]
+    entries.sort(key=lambda entry: entry.monotonic)
+    return entries if since is None else [entry for entry in entries if entry.time >= since]
+
+
+def _entries(snapshot: OperationSnapshot[Any]) -> Iterator[TimelineEntry]:
+    def entry(
+        event: Literal["enqueued", "started", "signal", "finished"], monotonic: float, detail: str = ""
+    ) -> TimelineEntry:
+        return TimelineEntry(
+            event=event,
+            operation_id=snapshot.id,
+            name=snapshot.name,
+            key=snapshot.key,
+            detail=detail,
+            time=utc(snapshot._wall + monotonic - snapshot._enqueued),
+            monotonic=monotonic,
+        )
+
+    yield entry("enqueued", snapshot._enqueued)
+    if snapshot._started is not None:
+        yield entry("started", snapshot._started)
+    for signal in snapshot.signals:
+        yield entry("signal", signal.monotonic, signal.name)
+    if snapshot._finished is not None:
+        yield entry("finished", snapshot._finished, str(snapshot.status))
+
+
+async def replay(entries: list[TimelineEntry], speed: float | None) -> AsyncIterator[TimelineEntry]:
+    """Yield entries with the pauses that lay between them, `speed` times as fast; `None`: without pauses."""
+    before: TimelineEntry | None = None
+    for entry in entries:
+        if speed is not None and before is not None and entry.monotonic > before.monotonic:
+            await asyncio.sleep((entry.monotonic - before.monotonic) / speed)
+        before = entry
+        yield entry
