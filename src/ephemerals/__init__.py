@@ -39,6 +39,7 @@ from ephemerals.errors import (
     OperationSkipped,
     OperationTimeout,
     PinLimitReached,
+    RegistryClosed,
     UnknownCoordinator,
     UnknownLane,
     WrongLoop,
@@ -47,6 +48,8 @@ from ephemerals.failure import ErrorInfo
 from ephemerals.ids import format_id, parse_id
 from ephemerals.operation import Operation, current_operation
 from ephemerals.options import EphemeralOptions
+from ephemerals.owner_window import OperationView, OwnerWindow, status_of
+from ephemerals.registry import CoordinatorRegistry
 from ephemerals.snapshot import OperationSnapshot, OperationStatus
 from ephemerals.window import WindowView
 
@@ -59,6 +62,7 @@ __all__ = [
     "CoordinatorClosed",
     "CoordinatorError",
     "CoordinatorFull",
+    "CoordinatorRegistry",
     "CoordinatorStatistics",
     "DeadlockError",
     "DrainReport",
@@ -83,9 +87,12 @@ __all__ = [
     "OperationSnapshot",
     "OperationStatus",
     "OperationTimeout",
+    "OperationView",
+    "OwnerWindow",
     "PinLimitReached",
     "PriorityWorkCoordinator",
     "Quantiles",
+    "RegistryClosed",
     "Report",
     "ResultCoordinator",
     "ResultStream",
@@ -100,4 +107,5 @@ __all__ = [
     "format_id",
     "map_each",
     "parse_id",
+    "status_of",
 ]

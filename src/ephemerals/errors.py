@@ -6,6 +6,7 @@ EphemeralsError
 ├── InvalidBody (TypeError)              what was given as a body cannot be run as one
 ├── CoordinatorError
 │   ├── CoordinatorClosed                the intake is closed; nothing more is accepted
+│   │   └── RegistryClosed               … and so is the registry; it creates no coordinator any more
 │   ├── CoordinatorFull                  refused for now; try again later
 │   ├── CoordinatorBroken                an internal error ended the coordinator; `__cause__` is that error
 │   ├── WrongLoop                        used from an event loop it is not bound to
@@ -48,6 +49,7 @@ __all__ = [
     "OperationSkipped",
     "OperationTimeout",
     "PinLimitReached",
+    "RegistryClosed",
     "UnknownCoordinator",
     "UnknownLane",
     "WrongLoop",
@@ -93,6 +95,18 @@ class CoordinatorClosed(CoordinatorError):
     def __init__(self, coordinator: str) -> None:
         super().__init__(
             f"coordinator {coordinator!r} is closed and accepts nothing more: create a new one",
+            coordinator,
+        )
+
+
+class RegistryClosed(CoordinatorClosed):
+    """Refuse to create a coordinator because its registry is closed."""
+
+    def __init__(self, coordinator: str) -> None:
+        CoordinatorError.__init__(
+            self,
+            f"the registry is closed and creates no coordinator any more (asked for {coordinator!r}): "
+            "use it inside 'async with registry'",
             coordinator,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped
 from .failure import kept_form
@@ -17,9 +17,8 @@ from .ids import format_id
 from .snapshot import Draft, OperationSnapshot, OperationStatus, duration, waiting_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     import asyncio
-    from collections.abc import Generator
+    from collections.abc import Generator, Mapping
     from contextvars import Context
     from datetime import datetime
 
@@ -32,6 +31,7 @@ R = TypeVar("R")
 
 _PENDING: Final = OperationStatus.PENDING
 _MAX_METADATA_TEXT: Final = 4096
+_MAX_METADATA_DEPTH: Final = 16
 
 
 class Owner(Protocol):
@@ -71,10 +71,15 @@ class Operation(Generic[R]):
     42
     """
 
+    _emitted: int
+    _order: int
+    _is_ready: bool
+
     __slots__ = (
         "__weakref__",
         "_context",
         "_draft",
+        "_emitted",
         "_is_ready",
         "_item",
         "_order",
@@ -110,8 +115,6 @@ class Operation(Generic[R]):
         self._context = context
         self._timeout = timeout
         self._status = _PENDING
-        self._order = 0
-        self._is_ready = False
         self._stop: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._outcome: Any = None
@@ -198,7 +201,7 @@ class Operation(Generic[R]):
     @property
     def signal_count(self) -> int:
         """Return how many signals it emitted in all."""
-        return self._draft.signal_count
+        return self._draft.signal_count if self._signals is None else self._emitted
 
     def emit(self, name: str, *, data: Any = None) -> SignalEvent | None:
         """Emit a signal in its name; return the event, or `None` if a constraint blocked it."""
@@ -233,10 +236,11 @@ class Operation(Generic[R]):
     def snapshot(self) -> OperationSnapshot[R]:
         """Return what it looks like now: metadata only, frozen."""
         if self.has_ended:
-            return self._draft.seal()
+            return cast("OperationSnapshot[R]", self._draft)  # sealed at the end
         draft = self._draft
         draft.status = self._status
         draft.signals = self.signals
+        draft.signal_count = self.signal_count
         draft.is_pinned = self.is_pinned
         return draft.copy(self._owner.now())
 
@@ -258,11 +262,14 @@ class Operation(Generic[R]):
 
     def _record(self, event: SignalEvent, limit: int) -> None:
         """Add to its signals, until it has ended; the oldest go first."""
-        if self._draft._finished is None:
-            if self._signals is None:
-                self._signals = deque(maxlen=limit)
-            self._signals.append(event)
-            self._draft.signal_count += 1
+        if self._draft._finished is not None:
+            return
+        signals = self._signals
+        if signals is None:
+            signals = self._signals = deque(maxlen=limit)
+            self._emitted = 0
+        signals.append(event)
+        self._emitted += 1
 
     def _forget_signal(self, name: str) -> None:
         if self._signals is not None and self._draft._finished is None:
@@ -315,7 +322,7 @@ def freeze_metadata(metadata: object) -> Mapping[str, Any]:
     if not hasattr(metadata, "items"):
         raise InvalidOptionType("metadata", metadata, "a mapping of texts to JSON-like values")
     budget = [_MAX_METADATA_TEXT]
-    frozen: Mapping[str, Any] = _freeze(metadata, budget)
+    frozen: Mapping[str, Any] = _freeze(metadata, budget, 0)
     if budget[0] < 0:
         shown = f"<{_MAX_METADATA_TEXT - budget[0]} characters>"
         raise InvalidOption(
@@ -324,22 +331,26 @@ def freeze_metadata(metadata: object) -> Mapping[str, Any]:
     return frozen
 
 
-def _freeze(value: Any, budget: list[int]) -> Any:
-    if value is None or isinstance(value, bool | int | float):
-        budget[0] -= 1
-        return value
+def _freeze(value: Any, budget: list[int], depth: int) -> Any:
+    budget[0] -= 1
     if isinstance(value, str):
         budget[0] -= len(value)
         return value
+    if value is None or isinstance(value, bool | int | float):
+        if isinstance(value, int):
+            budget[0] -= value.bit_length() // 3
+        return value
     if budget[0] < 0:
         return None
+    if depth == _MAX_METADATA_DEPTH:
+        raise InvalidOption("metadata", "<deeper>", f"lists and mappings at most {_MAX_METADATA_DEPTH} deep")
     if isinstance(value, list | tuple):
-        return tuple(_freeze(each, budget) for each in value)
+        return tuple(_freeze(each, budget, depth + 1) for each in value)
     if hasattr(value, "items"):
         for name in value:
             if not isinstance(name, str):
                 raise InvalidOptionType("metadata", name, "texts as names")
             budget[0] -= len(name)
-        return MappingProxyType({name: _freeze(each, budget) for name, each in value.items()})
+        return MappingProxyType({name: _freeze(each, budget, depth + 1) for name, each in value.items()})
     allowed = "JSON-like values: text, numbers, True, False, None, lists and mappings of them"
     raise InvalidOptionType("metadata", f"<{type(value).__qualname__}>", allowed)

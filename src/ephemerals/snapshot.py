@@ -105,16 +105,15 @@ class Draft(Generic[R]):
         self.error = None
         self.is_pinned = False
         self.attempt = 1
-        self._wall = 0.0
-        self._enqueued = 0.0
         self._started = None
         self._finished = None
         self._seen = 0.0
         self._result = _NO_RESULT
 
     def seal(self) -> OperationSnapshot[R]:
-        """Become a snapshot; this object itself, from now on frozen."""
-        self.__class__ = OperationSnapshot
+        """Become a snapshot; this object itself, from now on frozen. Repeating it changes nothing."""
+        if type(self) is Draft:
+            self.__class__ = OperationSnapshot
         return cast("OperationSnapshot[R]", self)
 
     def copy(self, now: float) -> OperationSnapshot[R]:

@@ -15,11 +15,11 @@ from .errors import PinLimitReached
 from .snapshot import OperationSnapshot, OperationStatus, with_pin, without_result
 
 if TYPE_CHECKING:
-    from .operation import Operation
     import asyncio
     from collections.abc import Callable, Iterator
     from contextvars import Context
 
+    from .operation import Operation
     from .options import EphemeralOptions
 
 __all__ = ["FinalizationReason", "OperationWindow", "WindowView"]
@@ -95,7 +95,7 @@ class OperationWindow:
         self.pinned: set[int] = set()
         self._unpinned = 0
         self._closed = False
-        self._results: deque[tuple[float, int]] = deque()
+        self._results: OrderedDict[int, float] = OrderedDict()
         self._options = options
         self._limit = options.max_tracked_operations
         self._lifetime = options.max_operation_lifetime
@@ -130,14 +130,15 @@ class OperationWindow:
         if self._closed:
             self.close()
             return
-        lifetime, limit = self._lifetime, self._limit
-        if lifetime is not None and now + lifetime < self._armed_for:
-            self._arm_for(now + lifetime, now)
         if self._results_ttl is not None and snapshot.has_result:
-            self._results.append((now + self._results_ttl, snapshot.id))
-            self._arm_for(now + self._results_ttl, now)
+            self._results[snapshot.id] = now + self._results_ttl
+        limit, lifetime = self._limit, self._lifetime
         if limit is not None and self._unpinned > limit:
             self._trim(now)
+        if lifetime is not None and now + lifetime < self._armed_for and (self._ended or self.failures):
+            self._arm_for(now + lifetime, now)
+        if self._results:
+            self._arm_for(next(iter(self._results.values())), now)
 
     def sample(self, now: float) -> None:
         """Call `on_sample` if its interval is over."""
@@ -221,7 +222,7 @@ class OperationWindow:
         held = self._ended if operation_id in self._ended else self._aside
         if operation_id not in held:
             return False
-        self._leave(held, operation_id, reason, self._clock.monotonic())
+        self._left(held.pop(operation_id), reason, self._clock.monotonic())
         return True
 
     # What leaves.
@@ -230,8 +231,8 @@ class OperationWindow:
         """Drop everything that is too old by now."""
         now = self._clock.monotonic()
         self.echoes.expire(now)
-        while self._results and self._results[0][0] <= now:
-            _, operation_id = self._results.popleft()
+        while self._results and next(iter(self._results.values())) <= now:
+            operation_id, _ = self._results.popitem(last=False)
             for held in (self._ended, self._aside):
                 if operation_id in held:
                     held[operation_id] = without_result(held[operation_id])
@@ -240,7 +241,7 @@ class OperationWindow:
         while self.failures and self._expiry(self.failures[0]) <= now:
             self.failures.popleft()
         while (oldest := self._oldest()) is not None and self._expiry(oldest) <= now:
-            self._leave(self._ended, oldest.id, FinalizationReason.AGE, now)
+            self._left(self._ended.pop(oldest.id), FinalizationReason.AGE, now)
 
     def close(self) -> None:
         """Finalize everything that has ended, whatever its pins, and stop the timer; later ones leave at once."""
@@ -248,7 +249,7 @@ class OperationWindow:
         now = self._clock.monotonic()
         for held in (self._aside, self._ended):
             while held:
-                self._leave(held, next(iter(held)), FinalizationReason.SHUTDOWN, now)
+                self._left(held.popitem(last=False)[1], FinalizationReason.SHUTDOWN, now)
         self._forget()
 
     def _forget(self) -> None:
@@ -263,8 +264,13 @@ class OperationWindow:
         return self._timer is not None
 
     def _trim(self, now: float) -> None:
-        while self._limit is not None and self._unpinned > self._limit and (oldest := self._oldest()) is not None:
-            self._leave(self._ended, oldest.id, FinalizationReason.SIZE, now)
+        ended, limit = self._ended, self._limit
+        while limit is not None and self._unpinned > limit:
+            operation_id, snapshot = ended.popitem(last=False)
+            if snapshot.is_pinned:
+                self._aside[operation_id] = snapshot
+            else:
+                self._left(snapshot, FinalizationReason.SIZE, now)
 
     def _oldest(self) -> OperationSnapshot[Any] | None:
         """Find the oldest ended operation that is not pinned.
@@ -285,24 +291,19 @@ class OperationWindow:
             self._ended[operation_id] = snapshot
             self._ended.move_to_end(operation_id, last=False)
 
-    def _leave(
-        self,
-        held: OrderedDict[int, OperationSnapshot[Any]],
-        operation_id: int,
-        reason: FinalizationReason,
-        now: float,
-    ) -> None:
-        """Be the one place where an operation is forgotten."""
-        snapshot = held.pop(operation_id)
+    def _left(self, snapshot: OperationSnapshot[Any], reason: FinalizationReason, now: float) -> None:
+        """Be the one place where an operation is forgotten; it has just been taken out of its table."""
+        if self._results:
+            self._results.pop(snapshot.id, None)
         if snapshot.is_pinned:
-            self.pinned.discard(operation_id)
+            self.pinned.discard(snapshot.id)
         else:
             self._unpinned -= 1
-        retention = self.echoes.retention
-        if retention:
-            self.echoes.add(snapshot, reason, now)
-            if now + retention < self._armed_for:
-                self._arm_for(now + retention, now)
+        echoes = self.echoes
+        if echoes.retention:
+            echoes.add(snapshot, reason, now)
+            if now + echoes.retention < self._armed_for:
+                self._arm_for(now + echoes.retention, now)
         hook = self._options.on_finalized
         if hook is not None:
             self._call_hook("on_finalized", hook, snapshot, reason)
@@ -317,7 +318,7 @@ class OperationWindow:
             if self.failures:
                 self._arm_for(self._expiry(self.failures[0]), now)
         if self._results:
-            self._arm_for(self._results[0][0], now)
+            self._arm_for(next(iter(self._results.values())), now)
         if (expiry := self.echoes.next_expiry) is not None:
             self._arm_for(expiry, now)
 

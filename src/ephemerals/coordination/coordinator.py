@@ -337,12 +337,13 @@ class Coordinator(Generic[T, R]):
         limit = None if timeout is None else as_seconds("timeout", timeout, zero=True)
         engine = self.engine
         engine.bind()
-        engine.resume()
-        if self._feeder is not None:
+        if self._feeder is not None and not engine.is_closed:
+            engine.resume()
             deadline = None if limit is None else engine.now() + limit
-            await self._feeder.wait(limit)
+            if not await self._feeder.wait(limit):
+                return engine.report()
             limit = None if deadline is None else max(0.0, deadline - engine.now())
-        engine.complete()
+        engine.begin_drain()
         done = await engine.wait_idle(limit)
         if done and self._feeder is not None and (error := self._feeder.take_error()) is not None:
             try:
@@ -361,7 +362,7 @@ class Coordinator(Generic[T, R]):
 
     def _cancel_everything(self) -> None:
         if self._feeder is not None:
-            self._feeder.stop()
+            self._feeder.discard()
         self.engine.cancel_all()
 
     async def aclose(
@@ -374,8 +375,6 @@ class Coordinator(Generic[T, R]):
         """
         grace = None if grace is None else as_seconds("grace", grace, zero=True)
         cancel_grace = None if cancel_grace is None else as_seconds("cancel_grace", cancel_grace, zero=True)
-        if self._feeder is not None:
-            self._feeder.stop()
         self.engine.bind()
         return await self.engine.close(grace, cancel_grace)
 

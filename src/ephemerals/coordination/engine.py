@@ -14,6 +14,7 @@ import asyncio
 import contextvars
 import logging
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.errors import (
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from ephemerals.signals import SignalEvent, SignalSink
 
     from .body import Body
+    from .reactions import Reactions
     from .schedule import Schedule
 
 __all__ = ["Engine"]
@@ -80,6 +82,7 @@ class Engine:
         "_closed_listeners",
         "_context",
         "_deadlines",
+        "_gate",
         "_hashes_keys",
         "_idle_waiters",
         "_inherits_context",
@@ -88,6 +91,7 @@ class Engine:
         "_listeners",
         "_make_schedule",
         "_pool",
+        "_reactions",
         "_results_ttl",
         "_samples",
         "_scheduled",
@@ -142,6 +146,8 @@ class Engine:
         self._listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
         self._closed_listeners: tuple[Callable[[], None], ...] = ()
         self._sink: SignalSink | None = options.signals
+        self._reactions: Reactions | None = None
+        self._gate: Reactions | None = None
         self.start_anew()
         register(self)
 
@@ -154,6 +160,10 @@ class Engine:
         self._deadlines = Deadlines(self._clock, self._time_out)
         self._pool = ProcessPool() if self.body.kind == "process" else ThreadPool()
         self._context = contextvars.Context()
+        if self._sink is not None:
+            self._react()
+        elif any((self.options.cancel_on_signals, self.options.defer_on_signals, self.options.on_signal)):
+            _ = self.sink
         self._limit = self.options.max_concurrency
         self._timeout = self.options.operation_timeout
         self._hashes_keys = self.options.key_privacy == "hashed"
@@ -327,13 +337,18 @@ class Engine:
         try:
             if self._starting:
                 self._check_started()
-            running, pop = self.window.running, self.schedule.pop
+            running, pop, gate = self.window.running, self.schedule.pop, self._gate
             if self.loop is not None:
                 self._task_factory = self.loop.get_task_factory()
             for _ in range(_PER_TURN):
-                if len(running) >= self._limit or self.is_paused or (operation := pop()) is None:
+                if len(running) >= self._limit or self.is_paused or (gate is not None and gate.holds):
                     break
-                self._start(operation)
+                if (operation := pop()) is None:
+                    break
+                if gate is not None and (event := gate.skips(operation)) is not None:
+                    self._skip(operation, event.name)
+                else:
+                    self._start(operation)
             else:
                 self.wake()
             if self._starting and not self._scheduled and self.loop is not None:
@@ -479,23 +494,17 @@ class Engine:
             self.total_completed += 1
             if self._keeps_results:
                 draft._result = outcome
-        elif status is _FAILED:
-            self.total_failed += 1
-        elif status is _CANCELLED:
-            self.total_cancelled += 1
         else:
-            self.total_skipped += 1
+            self._count(status)
         if operation._signals is not None:
             draft.signals = tuple(operation._signals)
+            draft.signal_count = operation._emitted
             operation._signals = None
+        if operation._waiters:
+            self._wake_waiters(operation)
         window = self.window
         draft.is_pinned = operation.id in window.pinned
         snapshot = draft.seal()
-        if operation._waiters:
-            for waiter in operation._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            operation._waiters = None
         if status is _FAILED:
             window.failures.append(snapshot)
         for listener in self._listeners:
@@ -506,6 +515,20 @@ class Engine:
         if not window.running and not window.pending:
             self._became_idle()
 
+    def _count(self, status: OperationStatus) -> None:
+        if status is _FAILED:
+            self.total_failed += 1
+        elif status is _CANCELLED:
+            self.total_cancelled += 1
+        else:
+            self.total_skipped += 1
+
+    def _wake_waiters(self, operation: Operation[Any]) -> None:
+        for waiter in operation._waiters or ():
+            if not waiter.done():
+                waiter.set_result(None)
+        operation._waiters = None
+
     def _withdraw(self, operation: Operation[Any], status: OperationStatus, outcome: Any) -> None:
         """Settle an operation that has not started."""
         del self.window.pending[operation.id]
@@ -514,6 +537,15 @@ class Engine:
         if self.admission.line or self.admission.parked:
             self.admission.left(operation)
         self._conclude(operation, status, outcome)
+
+    def _skip(self, operation: Operation[Any], signal: str) -> None:
+        """Settle an operation that was about to start, because of a signal."""
+        del self.window.pending[operation.id]
+        self.schedule.finished(operation)
+        if self.admission.line or self.admission.parked:
+            self.admission.left(operation)
+        _logger.info("operation %s of coordinator %s was skipped: %s", format_id(operation.id), self.name, signal)
+        self._conclude(operation, _SKIPPED, signal)
 
     def _time_out(self, operation: Operation[Any]) -> None:
         if operation._stop is None:
@@ -534,6 +566,8 @@ class Engine:
         self.admission.close(self._refusal)
         window = self.window
         for operation in [*window.pending.values(), *window.running.values()]:
+            if operation._draft._finished is not None:
+                continue  # a hook has cancelled it meanwhile
             window.pending.pop(operation.id, None)
             window.running.pop(operation.id, None)
             if operation._task is not None:
@@ -582,8 +616,44 @@ class Engine:
         if self._sink is None:
             from ephemerals.signals import SignalSink
 
-            self._sink = SignalSink(clock=self._clock)
+            self._sink = SignalSink(clock=self._clock, name=self.name)
+            self._react()
         return self._sink
+
+    def _react(self) -> None:
+        """Listen to the sink, for as long as this engine exists and is not closed."""
+        from .reactions import Reactions
+
+        if self._reactions is not None:
+            self._reactions.cancel()
+        self._reactions = reactions = Reactions(self, self.sink)
+        self._gate = reactions if reactions.is_gate else None
+        weakref.finalize(self, reactions.cancel).atexit = False
+
+    def wake_from_anywhere(self) -> None:
+        """Look again whether something may start; a condition has changed, maybe in another thread."""
+        loop = self.loop
+        if loop is None or loop.is_closed():
+            return
+        if asyncio._get_running_loop() is loop:
+            self._end_deadlock()
+            self.wake()
+        else:
+            loop.call_soon_threadsafe(self.wake_from_anywhere)
+
+    def begin_drain(self) -> None:
+        """Close the intake and let everything that was accepted run, whatever holds it back."""
+        self.complete()
+        self.resume()
+        if self._reactions is not None:
+            self._reactions.lift_endless()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle | None:
+        """Call back after some seconds; `None` if there is no loop to do so."""
+        loop = self.loop
+        if loop is None or loop.is_closed():
+            return None
+        return loop.call_later(seconds, callback, context=self._context)
 
     def emit(self, operation: Operation[Any], name: str, data: Any) -> SignalEvent | None:
         """Emit a signal in the name of an operation."""
@@ -643,7 +713,7 @@ class Engine:
         self._blocked.pop(waiter, None)
 
     def _deadlock(self) -> DeadlockError | None:
-        if self.is_paused or not self._blocked:
+        if self.is_paused or not self._blocked or (self._gate is not None and self._gate.holds):
             return None
         stuck = stuck_operations(self._blocked.values(), self.schedule, self.window.pending.values(), self._limit)
         if not stuck:
@@ -701,11 +771,11 @@ class Engine:
     def cancel_all(self) -> None:
         """Close the intake, cancel what waits without starting it, and ask what runs to stop."""
         self.complete()
-        self.schedule.clear()
         pending = self.window.pending
         for operation in list(pending.values()):
-            del pending[operation.id]
-            self._conclude(operation, _CANCELLED, None)
+            if pending.pop(operation.id, None) is not None:  # a hook may have cancelled it meanwhile
+                self._conclude(operation, _CANCELLED, None)
+        self.schedule.clear()
         for operation in list(self.window.running.values()):
             self.cancel_one(operation)
 
@@ -747,8 +817,7 @@ class Engine:
 
     async def close(self, grace: float | None, cancel_grace: float | None) -> DrainReport:
         """Let work end by itself for `grace` seconds, cancel, wait `cancel_grace`, then let go of everything."""
-        self.complete()
-        self.resume()
+        self.begin_drain()
         if not await self.wait_idle(grace):
             self.cancel_all()
             if not await self.wait_idle(cancel_grace):
@@ -766,6 +835,8 @@ class Engine:
         if self.is_released:
             return
         self.is_released = True
+        if self._reactions is not None:
+            self._reactions.cancel()
         self.window.close()
         self._pool.shutdown()
 
@@ -783,6 +854,8 @@ class Engine:
             if self.started_at is None:
                 self.started_at = self._clock.monotonic()
             self.window.bind(loop, self._context)
+            if self._sink is not None:
+                self._sink.bind()
         return loop
 
     @property
@@ -807,19 +880,26 @@ class Engine:
             operation._waiters = None
             if window.running.pop(operation.id, None) is not None:
                 self.schedule.finished(operation)
-            else:
-                del window.pending[operation.id]
+            elif window.pending.pop(operation.id, None) is None:
+                continue  # a hook has cancelled it meanwhile
             self._conclude(operation, _CANCELLED, "its event loop was closed")
 
     # Looking.
 
-    def listen(self, on_end: Callable[[Operation[Any]], None], on_closed: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_end` with each operation at its end, and `on_closed` when there will be no more.
+    def listen(
+        self,
+        *,
+        on_end: Callable[[Operation[Any]], None] | None = None,
+        on_closed: Callable[[], None] | None = None,
+    ) -> Callable[[], None]:
+        """Call `on_end` with each operation at its end, and `on_closed` when the intake is closed.
 
         Return a function that stops both.
         """
-        self._listeners = (*self._listeners, on_end)
-        self._closed_listeners = (*self._closed_listeners, on_closed)
+        if on_end is not None:
+            self._listeners = (*self._listeners, on_end)
+        if on_closed is not None:
+            self._closed_listeners = (*self._closed_listeners, on_closed)
 
         def stop() -> None:
             self._listeners = tuple(each for each in self._listeners if each is not on_end)
@@ -876,7 +956,9 @@ class Engine:
             "waiting for room": self.admission.waiting,
             "waiting for idle": len(self._idle_waiters),
             "blocked": len(self._blocked),
-            "timers": self.window.has_timer + self._deadlines.has_timer,
+            "timers": self.window.has_timer
+            + self._deadlines.has_timer
+            + (0 if self._reactions is None else self._reactions.timers),
             **self.schedule.leftovers(),
         }
 

@@ -213,6 +213,7 @@ class KeyedSchedule:
             operation._is_ready = True
             self._queue.append(operation)
             return
+        operation._is_ready = False
         state.waiting += 1
         if state.queue is None:
             state.queue = deque()

@@ -37,7 +37,7 @@ class Feeder:
     reason for anything any more, nor is a second one: it goes to `on_late_error`, which by default logs its type.
     """
 
-    __slots__ = ("_engine", "_gate", "_make", "_on_late_error", "_source", "_stopped", "_task", "error")
+    __slots__ = ("_discards", "_engine", "_gate", "_make", "_on_late_error", "_source", "_stopped", "_task", "error")
 
     def __init__(
         self,
@@ -54,8 +54,10 @@ class Feeder:
         self._gate = gate
         self._on_late_error = on_late_error or partial(log_error, engine.name)
         self._task: asyncio.Task[None] | None = None
+        self._discards = False
         self._stopped = False
         self.error: BaseException | None = None
+        engine.listen(on_closed=self._stop)
 
     def start(self) -> asyncio.Task[None]:
         """Begin to pull, in the running loop, once only; return the task."""
@@ -64,8 +66,12 @@ class Feeder:
             self._task = loop.create_task(self._feed(), name=f"ephemerals source of {self._engine.name}")
         return self._task
 
-    def stop(self) -> None:
-        """Pull no more; the task closes the source."""
+    def discard(self) -> None:
+        """Cancel what has been pulled and not accepted yet, when the intake is closed."""
+        self._discards = True
+
+    def _stop(self) -> None:
+        """Pull no more, because the intake is closed; the task closes the source."""
         if self._task is not None and not self._stopped:
             self._stopped = True
             self._task.cancel()
@@ -116,12 +122,12 @@ class Feeder:
         try:
             if not self._engine.admit(operation):
                 await self._engine.enqueue(operation)
-        except CoordinatorClosed:
+        except (CoordinatorClosed, asyncio.CancelledError) as error:
             self._engine.accept(operation)
-        except asyncio.CancelledError:
-            self._engine.accept(operation)
-            operation.cancel()
-            raise
+            if self._discards:
+                operation.cancel()
+            if isinstance(error, asyncio.CancelledError):
+                raise
         del operation
         if self._gate is not None:
             await self._gate()

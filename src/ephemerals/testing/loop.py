@@ -165,7 +165,7 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
 
     def _count_bodies(self) -> int:
         pools = sys.modules.get("ephemerals.coordination.pools")  # not imported: no coordinator exists
-        bodies: int = pools.busy_workers() if pools is not None else 0
+        bodies: int = pools.busy_workers(self) if pools is not None else 0
         return bodies
 
     def _on_idle(self, timeout: float | None, working: int) -> float:
