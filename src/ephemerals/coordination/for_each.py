@@ -94,6 +94,9 @@ class _Run(OneShot[Any, Any]):
             try:
                 await self.settled
             except asyncio.CancelledError:
+                if (error := self.feeder.take_error()) is not None:
+                    self._on_late_error(error)
+                del error
                 await self.abort()
                 raise
             if not self.is_over:
@@ -138,7 +141,8 @@ class _Run(OneShot[Any, Any]):
         if self.errors == "stop":
             self._is_stopped = True
             self.engine.pause()
-            self.feeder.stop()
+            self.feeder.discard()
+            self.engine.complete()
             self.settle()
 
 

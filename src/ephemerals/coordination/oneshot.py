@@ -67,12 +67,11 @@ class OneShot(Coordinator[T, R]):
             gate=self._gate,
             on_late_error=self._on_late_error,
         )
-        self._stop_listening: Callable[[], None] = self.feeder.stop
 
     def start(self) -> None:
         """Begin to pull, in a copy of the caller's context."""
         self.settled = self.engine.bind().create_future()
-        self._stop_listening = self.engine.listen(self._on_operation_end, on_closed=self.feeder.stop)
+        self._stop_listening = self.engine.listen(on_end=self._on_operation_end)
         self.feeding = self.feeder.start()
         self.feeding.add_done_callback(self._on_feeding_end)
 
@@ -91,8 +90,7 @@ class OneShot(Coordinator[T, R]):
 
         If the caller is cancelled meanwhile, raise `CancelledError`, but only then.
         """
-        self.feeder.stop()
-        self.engine.cancel_all()
+        self._cancel_everything()
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _CANCEL_GRACE
         cancelled: asyncio.CancelledError | None = None
@@ -123,8 +121,6 @@ class OneShot(Coordinator[T, R]):
         self._check()
 
     def _on_operation_end(self, operation: Operation[R]) -> None:
-        if self.engine.is_closed:
-            self.feeder.stop()
         self._ended(operation)
         self._check()
 
