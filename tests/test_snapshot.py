@@ -124,7 +124,8 @@ async def test_a_failed_operation_is_faulted_and_says_why_and_where():
 
 
 @pytest.mark.parametrize(
-    ("detail", "message", "has_object"), [("type", "", False), ("message", "no luck", False), ("exception", "no luck", True)]
+    ("detail", "message", "has_object"),
+    [("type", "", False), ("message", "no luck", False), ("exception", "no luck", True)],
 )
 async def test_error_detail_says_how_much_is_kept(detail, message, has_object):
     async with WorkCoordinator(fail, error_detail=detail) as coordinator:

@@ -16,6 +16,7 @@ EphemeralsError
 │   ├── OperationSkipped                 a signal told the coordinator not to run it
 │   ├── OperationTimeout (TimeoutError)  the operation ran longer than `operation_timeout`
 │   └── OperationFailed                  stands for a failure whose exception was not kept
+├── SinkClosed                           the signal sink is closed; nothing can listen to it any more
 ├── PinLimitReached                      as many operations are pinned as `max_pinned` allows
 ├── UnknownLane (LookupError)            no lane has that name
 ├── UnknownCoordinator (LookupError)     no coordinator has that name
@@ -50,6 +51,7 @@ __all__ = [
     "OperationTimeout",
     "PinLimitReached",
     "RegistryClosed",
+    "SinkClosed",
     "UnknownCoordinator",
     "UnknownLane",
     "WrongLoop",
@@ -194,6 +196,15 @@ class OperationFailed(OperationError):
     def __init__(self, message: str, operation_id: int, error_type: str) -> None:
         super().__init__(message, operation_id)
         self.error_type = error_type
+
+
+class SinkClosed(EphemeralsError):
+    """Refuse to listen to a signal sink that is closed, and end a wait for its signals."""
+
+    def __init__(self, sink: str | None) -> None:
+        name = "" if sink is None else f" {sink!r}"
+        super().__init__(f"signal sink{name} is closed and delivers nothing more: create a new one")
+        self.sink = sink
 
 
 class PinLimitReached(EphemeralsError):

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from ephemerals.errors import CoordinatorError, InvalidOption, InvalidOptionType
 from ephemerals.options import EphemeralOptions, as_seconds
+from ephemerals.signals import Pattern
 from ephemerals.snapshot import OperationStatus
 
 from .body import examine
 from .engine import Engine
+from .signals_view import CoordinatorSignals
 from .source import Feeder, log_error, pull
 from .timeline import TimelineEntry, replay, timeline
 
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
     from ephemerals.echoes import Echo
     from ephemerals.operation import Operation
     from ephemerals.options import OptionKeywords, Seconds
+    from ephemerals.signals import PatternLike
     from ephemerals.snapshot import OperationSnapshot
 
     from .report import CoordinatorStatistics, DrainReport
@@ -223,6 +226,11 @@ class Coordinator(Generic[T, R]):
         """Tell whether the intake is closed."""
         return self.engine.is_closed
 
+    @property
+    def signals(self) -> CoordinatorSignals:
+        """Return what the operations have said, to be asked; and a way to emit in the coordinator's name."""
+        return CoordinatorSignals(self.engine)
+
     def statistics(self) -> CoordinatorStatistics:
         """Return all counts and limits, and quantiles of waiting and run times, in one frozen object."""
         return self.engine.statistics()
@@ -259,9 +267,16 @@ class Coordinator(Generic[T, R]):
         """Return snapshots of the skipped operations in the window, as they ended."""
         return self.engine.window.ended(OperationStatus.SKIPPED)
 
-    def echoes(self) -> list[Echo]:
-        """Return what is left of operations that have left the window lately, oldest first."""
-        return self.engine.window.echoes.read(self.engine.now())
+    def echoes(self, pattern: PatternLike | None = None) -> list[Echo]:
+        """Return what is left of operations that have left the window lately, oldest first.
+
+        With a `pattern`, only of those that emitted a matching signal.
+        """
+        echoes = self.engine.window.echoes.read(self.engine.now())
+        if pattern is None:
+            return echoes
+        compiled = Pattern.of(pattern)
+        return [echo for echo in echoes if any(compiled.matches(event.name) for event in echo.signals)]
 
     def timeline(self, since: datetime | None = None) -> list[TimelineEntry]:
         """Return the window as an event log in true order, from `since` on (an aware datetime; `None`: all)."""
