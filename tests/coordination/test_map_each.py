@@ -68,6 +68,13 @@ async def fails_at_two(item):
     return item
 
 
+async def read(mapped, into):
+    """Read all results, in the block, into a list."""
+    async with mapped as results:
+        async for result in results:
+            into.append(result)
+
+
 class TestResults:
     async def test_they_come_as_bodies_complete(self):
         async with map_each([3, 1, 2], Sleeper(), max_concurrency=3) as results:
@@ -81,10 +88,8 @@ class TestResults:
 
     async def test_each_comes_as_soon_as_it_is_there(self):
         loop = asyncio.get_running_loop()
-        times = []
         async with map_each([1, 5, 3], Sleeper(), max_concurrency=3, ordered=True) as results:
-            async for result in results:
-                times.append((result, loop.time() - 1000))
+            times = [(result, loop.time() - 1000) async for result in results]
         assert times == [(10, 1), (50, 5), (30, 5)]
 
     @pytest.mark.parametrize("ordered", [False, True])
@@ -168,9 +173,7 @@ class TestErrors:
             return item
 
         with pytest.raises(ValueError, match="2") as caught:
-            async with map_each([1, 2, 60], body, ordered=ordered, max_concurrency=3) as mapped:
-                async for result in mapped:
-                    results.append(result)
+            await read(map_each([1, 2, 60], body, ordered=ordered, max_concurrency=3), results)
         assert caught.value is body_error[0]
         assert "raised at" in caught.value.__notes__[0]
         assert results == [1]
@@ -227,9 +230,7 @@ class TestErrors:
         source = Source(3, error=LookupError("no more"))
         results = []
         with pytest.raises(LookupError) as caught:
-            async with map_each(source.items(), Sleeper(), max_concurrency=1, ordered=ordered) as mapped:
-                async for result in mapped:
-                    results.append(result)
+            await read(map_each(source.items(), Sleeper(), max_concurrency=1, ordered=ordered), results)
         assert caught.value is source.error
         assert results == [10, 20, 30]
 
@@ -269,22 +270,21 @@ class TestLeaving:
 
     async def test_leaving_with_an_exception_does_so_too_and_raises_that(self):
         body, source = Sleeper(), Source(close_error=OSError("close"))
-        with pytest.raises(KeyError):
+
+        async def leave():
             async with map_each(source.items(), body):
                 await asyncio.sleep(0.5)
                 raise KeyError
+
+        with pytest.raises(KeyError):
+            await leave()
         assert body.running == 0
         assert_quiet()
 
     async def test_a_cancelled_reader_does_so_too(self):
         body, source = Sleeper(), Source()
 
-        async def read():
-            async with map_each(source.items(), body) as results:
-                async for _ in results:
-                    pass
-
-        task = asyncio.create_task(read())
+        task = asyncio.create_task(read(map_each(source.items(), body), []))
         await asyncio.sleep(0.5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

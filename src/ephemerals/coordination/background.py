@@ -198,11 +198,11 @@ class BackgroundTask(Generic[P, C, R]):
         self._key = key
         functools.update_wrapper(self, function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> C:
         """Call the function itself."""
         return self._function(*args, **kwargs)
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call:
         """Return a `Call` of the function with its timeout and key, for the methods that take an item."""
         call = Call.of("spawn", self._function, args, kwargs)
         call.timeout = self._timeout
@@ -210,11 +210,11 @@ class BackgroundTask(Generic[P, C, R]):
             call.key = hashable_key(self._key(*args, **kwargs))
         return call
 
-    async def spawn(self, *args: P.args, **kwargs: P.kwargs) -> Operation[R]:
+    async def spawn(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]:
         """Call the function in the background, as `Background.spawn` does."""
         return await self.background.enqueue(self.call(*args, **kwargs))
 
-    def try_spawn(self, *args: P.args, **kwargs: P.kwargs) -> Operation[R] | None:
+    def try_spawn(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[R] | None:
         """Call the function in the background if there is room at once; return `None` if it was refused."""
         return self.background.try_enqueue(self.call(*args, **kwargs))
 
