@@ -30,11 +30,22 @@ _Line = OrderedDict[Waiter, "Operation[Any]"]
 class Admission:
     """Decide whether an operation may come in, and let those who must wait do so in order."""
 
-    __slots__ = ("_limit", "_parked_in", "_pending", "_reserved", "_reserved_in", "_schedule", "line", "parked")
+    __slots__ = (
+        "_has_compartments",
+        "_limit",
+        "_parked_in",
+        "_pending",
+        "_reserved",
+        "_reserved_in",
+        "_schedule",
+        "line",
+        "parked",
+    )
 
     def __init__(self, limit: int | None, schedule: Schedule, pending: Sized) -> None:
         self._limit = limit
         self._schedule = schedule
+        self._has_compartments = schedule.has_compartments
         self._pending = pending
         self.line: _Line = OrderedDict()
         self.parked: dict[Hashable, _Line] = {}
@@ -56,7 +67,7 @@ class Admission:
         """Tell whether an operation may come in now, without overtaking anybody."""
         if self.line or self._reserved or (self._limit is not None and len(self._pending) >= self._limit):
             return False
-        return not self._schedule.has_compartments or self.compartment_without_room(operation) is None
+        return not self._has_compartments or self.compartment_without_room(operation) is None
 
     def compartment_without_room(self, operation: Operation[Any]) -> Hashable | None:
         """Return the compartment that keeps a newcomer out: full, or others wait for it; `None` if there is none."""
@@ -72,7 +83,7 @@ class Admission:
         about to be waited on, and may refuse by raising.
         """
         waiter: Waiter = asyncio.get_running_loop().create_future()
-        compartment = self.compartment_without_room(operation) if self._schedule.has_compartments else None
+        compartment = self.compartment_without_room(operation) if self._has_compartments else None
         if compartment is None:
             self.line[waiter] = operation
         else:
@@ -116,7 +127,7 @@ class Admission:
             waiter, operation = line.popitem(last=False)
             if waiter.done():
                 continue  # cancelled; it unlinks itself when it wakes
-            if self._schedule.has_compartments and (full := self._full_compartment(operation)) is not None:
+            if self._has_compartments and (full := self._full_compartment(operation)) is not None:
                 self._park(waiter, operation, full).move_to_end(waiter, last=False)
                 continue
             self._reserved += 1

@@ -74,7 +74,10 @@ class FifoSchedule:
 
     __slots__ = ("_queue", "_withdrawn")
 
-    has_compartments: Final = False
+    @property
+    def has_compartments(self) -> bool:
+        """Tell whether some items have bounds of their own; here none has."""
+        return False
 
     def __init__(self) -> None:
         self._queue: deque[Operation[Any]] = deque()
