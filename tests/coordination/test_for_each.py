@@ -15,6 +15,7 @@ import weakref
 import pytest
 
 from ephemerals import (
+    CoordinatorBroken,
     EphemeralOptions,
     InvalidBody,
     InvalidOption,
@@ -25,6 +26,8 @@ from ephemerals import (
     current_operation,
     for_each,
 )
+from ephemerals.coordination.schedule import FifoSchedule
+from ephemerals.signals import SignalSink
 from ephemerals.testing import Payload, assert_forgotten, assert_quiet
 
 variable = contextvars.ContextVar("variable", default="unset")
@@ -158,6 +161,23 @@ class TestRunning:
             max_operation_lifetime=1,
         )
         assert len(finalized) == 3
+
+    async def test_signals_skip_what_has_not_started_and_a_skipped_item_is_no_failure(self):
+        async def body(item, operation):
+            if item == 1:
+                operation.emit("rate.limited")
+
+        report = await for_each(range(5), body, max_concurrency=1, cancel_on_signals="rate.*")
+        assert (report.completed, report.skipped, report.failed) == (2, 3, 0)
+
+    async def test_a_signal_to_drain_ends_it_with_what_was_accepted(self):
+        source = Source(1, forever=True)
+        sink = SignalSink()
+        asyncio.get_running_loop().call_later(5, sink.emit, "coordinator.drain.all")
+        report = await for_each(source, Probe(), signals=sink)
+        assert report.completed == 1
+        assert source.closed_by == list(source.read_by)
+        assert_quiet()
 
     async def test_plain_functions_run_in_threads_of_their_own(self):
         names = []
@@ -567,6 +587,14 @@ class TestCancellation:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert_quiet()
+
+    async def test_a_coordinator_that_breaks_is_the_outcome(self, monkeypatch):
+        source = Source(3, forever=True)
+        monkeypatch.setattr(FifoSchedule, "pop", lambda _: 1 / 0)
+        with pytest.raises(ExceptionGroup) as caught:
+            await for_each(source, Probe())
+        assert {type(each) for each in caught.value.exceptions} == {CoordinatorBroken}
+        assert source.closed_by == list(source.read_by)
 
     async def test_it_can_run_inside_a_body(self):
         async def outer(item):

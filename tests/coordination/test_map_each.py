@@ -8,7 +8,14 @@ import itertools
 
 import pytest
 
-from ephemerals import InvalidOption, InvalidOptionType, OperationCancelled, OperationTimeout, map_each
+from ephemerals import (
+    InvalidOption,
+    InvalidOptionType,
+    OperationCancelled,
+    OperationSkipped,
+    OperationTimeout,
+    map_each,
+)
 from ephemerals.testing import Payload, assert_forgotten, assert_quiet
 
 
@@ -208,6 +215,19 @@ class TestErrors:
         async with map_each([1], body) as results:
             with pytest.raises(OperationCancelled):
                 await anext(results)
+
+    async def test_a_skipped_item_is_told_apart(self):
+        async def body(item, operation):
+            operation.emit("rate.limited")
+            return item
+
+        options = {"max_concurrency": 1, "cancel_on_signals": "rate.*"}
+        async with map_each([1, 2, 3], body, **options) as results:
+            assert await anext(results) == 1
+            with pytest.raises(OperationSkipped):
+                await anext(results)
+        async with map_each([1, 2, 3], body, errors="skip", **options) as results:
+            assert [result async for result in results] == [1]
 
     async def test_running_out_of_time_is_told_from_an_error_of_the_body(self):
         """R43."""
