@@ -33,6 +33,7 @@ from ephemerals.errors import (
     OperationSkipped,
     OperationTimeout,
     PinLimitReached,
+    RegistryClosed,
     UnknownCoordinator,
     UnknownLane,
     WrongLoop,
@@ -41,6 +42,8 @@ from ephemerals.failure import ErrorInfo
 from ephemerals.ids import format_id, parse_id
 from ephemerals.operation import Operation, current_operation
 from ephemerals.options import EphemeralOptions
+from ephemerals.owner_window import OperationView, OwnerWindow, status_of
+from ephemerals.registry import CoordinatorRegistry
 from ephemerals.snapshot import OperationSnapshot, OperationStatus
 from ephemerals.window import WindowView
 
@@ -50,6 +53,7 @@ __all__ = [
     "CoordinatorClosed",
     "CoordinatorError",
     "CoordinatorFull",
+    "CoordinatorRegistry",
     "CoordinatorStatistics",
     "DeadlockError",
     "DrainReport",
@@ -73,9 +77,12 @@ __all__ = [
     "OperationSnapshot",
     "OperationStatus",
     "OperationTimeout",
+    "OperationView",
+    "OwnerWindow",
     "PinLimitReached",
     "PriorityWorkCoordinator",
     "Quantiles",
+    "RegistryClosed",
     "Report",
     "ResultCoordinator",
     "ResultStream",
@@ -88,4 +95,5 @@ __all__ = [
     "current_operation",
     "format_id",
     "parse_id",
+    "status_of",
 ]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from .clock import utc
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from .clock import Clock
     from .signals import SignalEvent
     from .snapshot import OperationSnapshot, OperationStatus
 
@@ -43,39 +42,28 @@ class Echo:
     left_at: datetime
 
 
-class _Record(NamedTuple):
-    """Keep an echo in the cheapest form; most are never looked at."""
-
-    expires: float
-    wall: float
-    reason: FinalizationReason
-    id: int
-    key: Any
-    name: str
-    status: OperationStatus
-    error_type: str | None
-    signals: tuple[SignalEvent, ...]
+_Record = tuple[
+    float, float, FinalizationReason, int, Any, str, "OperationStatus", str | None, "tuple[SignalEvent, ...]"
+]
+"""When it expires (monotonic), when the operation left (wall), and the other fields of an `Echo`."""
 
 
 class EchoStore:
     """Keep at most `capacity` echoes, each for `retention` seconds."""
 
-    __slots__ = ("_clock", "_records", "retention")
+    __slots__ = ("_records", "retention")
 
-    def __init__(self, *, capacity: int, retention: float, clock: Clock) -> None:
-        self._records: deque[_Record] = deque(maxlen=capacity if retention else 0)
-        self.retention = retention
-        self._clock = clock
+    def __init__(self, *, capacity: int, retention: float) -> None:
+        self._records: deque[_Record] = deque(maxlen=capacity)
+        self.retention = retention if capacity else 0.0
 
     def add(self, snapshot: OperationSnapshot[Any], reason: FinalizationReason, now: float) -> None:
         """Remember what has just left the window, pushing out the oldest echo when full."""
-        if not self._records.maxlen:
-            return
         error = snapshot.error
-        self._records.append(
-            _Record(
+        self._records.append(  # the cheapest form: most are never looked at
+            (
                 now + self.retention,
-                self._clock.time(),
+                snapshot._wall + now - snapshot._enqueued,
                 reason,
                 snapshot.id,
                 snapshot.key,
@@ -88,29 +76,29 @@ class EchoStore:
 
     def expire(self, now: float) -> None:
         """Drop what is too old."""
-        while self._records and self._records[0].expires <= now:
+        while self._records and self._records[0][0] <= now:
             self._records.popleft()
 
     @property
     def next_expiry(self) -> float | None:
         """Return the monotonic time at which the oldest echo goes; `None` if there is none."""
-        return self._records[0].expires if self._records else None
+        return self._records[0][0] if self._records else None
 
     def read(self, now: float) -> list[Echo]:
         """Return the echoes that are left, oldest first."""
         self.expire(now)
         return [
             Echo(
-                id=record.id,
-                key=record.key,
-                name=record.name,
-                status=record.status,
-                error_type=record.error_type,
-                signals=record.signals,
-                reason=record.reason,
-                left_at=utc(record.wall),
+                id=operation_id,
+                key=key,
+                name=name,
+                status=status,
+                error_type=error_type,
+                signals=signals,
+                reason=reason,
+                left_at=utc(wall),
             )
-            for record in self._records
+            for _, wall, reason, operation_id, key, name, status, error_type, signals in self._records
         ]
 
     def clear(self) -> None:

@@ -6,6 +6,7 @@ EphemeralsError
 ├── InvalidBody (TypeError)              what was given as a body cannot be run as one
 ├── CoordinatorError
 │   ├── CoordinatorClosed                the intake is closed; nothing more is accepted
+│   │   └── RegistryClosed               … and so is the registry; it creates no coordinator any more
 │   ├── CoordinatorFull                  refused for now; try again later
 │   ├── CoordinatorBroken                an internal error ended the coordinator; `__cause__` is that error
 │   ├── WrongLoop                        used from an event loop it is not bound to
@@ -15,6 +16,7 @@ EphemeralsError
 │   ├── OperationSkipped                 a signal told the coordinator not to run it
 │   ├── OperationTimeout (TimeoutError)  the operation ran longer than `operation_timeout`
 │   └── OperationFailed                  stands for a failure whose exception was not kept
+├── SinkClosed                           the signal sink is closed; nothing can listen to it any more
 ├── PinLimitReached                      as many operations are pinned as `max_pinned` allows
 ├── UnknownLane (LookupError)            no lane has that name
 ├── UnknownCoordinator (LookupError)     no coordinator has that name
@@ -48,6 +50,8 @@ __all__ = [
     "OperationSkipped",
     "OperationTimeout",
     "PinLimitReached",
+    "RegistryClosed",
+    "SinkClosed",
     "UnknownCoordinator",
     "UnknownLane",
     "WrongLoop",
@@ -93,6 +97,18 @@ class CoordinatorClosed(CoordinatorError):
     def __init__(self, coordinator: str) -> None:
         super().__init__(
             f"coordinator {coordinator!r} is closed and accepts nothing more: create a new one",
+            coordinator,
+        )
+
+
+class RegistryClosed(CoordinatorClosed):
+    """Refuse to create a coordinator because its registry is closed."""
+
+    def __init__(self, coordinator: str) -> None:
+        CoordinatorError.__init__(
+            self,
+            f"the registry is closed and creates no coordinator any more (asked for {coordinator!r}): "
+            "use it inside 'async with registry'",
             coordinator,
         )
 
@@ -180,6 +196,15 @@ class OperationFailed(OperationError):
     def __init__(self, message: str, operation_id: int, error_type: str) -> None:
         super().__init__(message, operation_id)
         self.error_type = error_type
+
+
+class SinkClosed(EphemeralsError):
+    """Refuse to listen to a signal sink that is closed, and end a wait for its signals."""
+
+    def __init__(self, sink: str | None) -> None:
+        name = "" if sink is None else f" {sink!r}"
+        super().__init__(f"signal sink{name} is closed and delivers nothing more: create a new one")
+        self.sink = sink
 
 
 class PinLimitReached(EphemeralsError):

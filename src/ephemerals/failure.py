@@ -22,6 +22,7 @@ __all__ = ["ErrorInfo", "kept_form", "qualified_name"]
 
 _MAX_PLACES: Final = 16
 _MAX_MESSAGE: Final = 200
+_UNSET: Final = object()
 _PACKAGE: Final = str(Path(__file__).parent)
 _NOT_USER_CODE: Final = (
     _PACKAGE,
@@ -67,13 +68,11 @@ class ErrorInfo:
 def kept_form(error: BaseException, *, is_shared: bool) -> BaseException:
     """Return what may be stored of an exception: itself, released, or a copy if somebody else holds it.
 
-    An exception that cannot be copied is replaced by an `EphemeralsError` that names its type.
+    An exception that cannot be released or copied is replaced by an `EphemeralsError` that names its type.
     """
-    if not is_shared:
-        return released(error)
     try:
-        return copy_released(error)
-    except Exception:  # noqa: BLE001 - copying runs code of the exception's class, which may raise anything
+        return copy_released(error) if is_shared else released(error)
+    except Exception:  # noqa: BLE001 - both may run code of the exception's class, which may raise anything
         return EphemeralsError(f"{qualified_name(type(error))}: {_message(error)}")
 
 
@@ -106,14 +105,14 @@ def copy_released(error: BaseException) -> BaseException:
         duplicate: BaseException = BaseExceptionGroup.__new__(type(error), error.message, inner)
     else:
         duplicate = _empty(error)
-        duplicate.args = error.args
+        _set(duplicate, "args", error.args)
     for base in type(error).__mro__:
         for name, descriptor in vars(base).items():
             if isinstance(descriptor, MemberDescriptorType | GetSetDescriptorType) and name not in _NOT_COPIED:
                 _copy_attribute(error, duplicate, name)
     vars(duplicate).update(vars(error))
     if hasattr(error, "__notes__"):
-        duplicate.__notes__ = list(error.__notes__)
+        _set(duplicate, "__notes__", list(error.__notes__))
     _note_places(duplicate, error.__traceback__)
     _let_go(duplicate)
     return duplicate
@@ -124,9 +123,15 @@ _NOT_COPIED: Final = frozenset(
 )
 
 
+# Attributes are set past the class, because a frozen exception (a frozen dataclass, say) refuses every one.
+_set: Final = BaseException.__setattr__
+
+
 def _copy_attribute(error: BaseException, duplicate: BaseException, name: str) -> None:
     try:
-        setattr(duplicate, name, getattr(error, name))
+        value = getattr(error, name)
+        if getattr(duplicate, name, _UNSET) is not value:  # to some, `None` is something else than unset
+            _set(duplicate, name, value)
     except (AttributeError, TypeError):
         return  # unset, or read-only and therefore made from `args` or by the class
 
@@ -141,11 +146,10 @@ def _empty(error: BaseException) -> BaseException:
 
 
 def _let_go(error: BaseException) -> None:
-    error.__traceback__ = None
-    error.__cause__ = None
-    error.__context__ = None
+    for name in ("__traceback__", "__cause__", "__context__"):
+        _set(error, name, None)
     if isinstance(error, AttributeError):
-        error.obj = None  # whose attribute was missing: often the item itself
+        _set(error, "obj", None)  # whose attribute was missing: often the item itself
 
 
 def _note_places(error: BaseException, traceback: TracebackType | None) -> None:
@@ -153,8 +157,9 @@ def _note_places(error: BaseException, traceback: TracebackType | None) -> None:
     if not trace:
         return
     note = "raised at " + " < ".join(reversed(trace))
-    if note not in getattr(error, "__notes__", ()):
-        error.add_note(note)
+    notes = vars(error).setdefault("__notes__", [])  # as `add_note` does, but a class may refuse that
+    if isinstance(notes, list) and note not in notes:
+        notes.append(note)
 
 
 def _message(error: BaseException) -> str:

@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections import deque
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
-from .clock import utc
 from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped
 from .failure import kept_form
 from .ids import format_id
-from .snapshot import _NO_RESULT, OperationSnapshot, OperationStatus, _Draft, duration, waiting_time
+from .snapshot import Draft, OperationSnapshot, OperationStatus, duration, waiting_time
 
 if TYPE_CHECKING:
     import asyncio
-    import weakref
     from collections.abc import Generator, Mapping
     from contextvars import Context
     from datetime import datetime
@@ -32,8 +30,8 @@ __all__ = ["Operation", "current_operation"]
 R = TypeVar("R")
 
 _PENDING: Final = OperationStatus.PENDING
-_EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 _MAX_METADATA_TEXT: Final = 4096
+_MAX_METADATA_DEPTH: Final = 16
 
 
 class Owner(Protocol):
@@ -73,32 +71,28 @@ class Operation(Generic[R]):
     42
     """
 
+    _emitted: int
+    _order: int
+    _is_ready: bool
+
     __slots__ = (
         "__weakref__",
         "_context",
-        "_enqueued",
-        "_error",
-        "_finished",
+        "_draft",
+        "_emitted",
         "_is_ready",
         "_item",
         "_order",
         "_outcome",
         "_owner",
-        "_signal_count",
         "_signals",
-        "_started",
         "_status",
         "_stop",
         "_task",
         "_timeout",
         "_waiters",
-        "_wall",
-        "attempt",
         "id",
         "key",
-        "lane",
-        "metadata",
-        "name",
     )
 
     def __init__(  # noqa: PLR0913, PLR0917 - the engine fills every field in one call, on the hot path
@@ -108,34 +102,44 @@ class Operation(Generic[R]):
         owner: Owner,
         item: Any,
         context: Context | None,
-        key: Any = None,
-        lane: str | None = None,
-        timeout: float | None = None,
+        key: Any,
+        shown_key: Any,
+        lane: str | None,
+        timeout: float | None,
     ) -> None:
         self.id = operation_id
-        self.name = name
         self.key = key
-        self.lane = lane
-        self.metadata = _EMPTY
-        self.attempt = 1
+        self._draft: Draft[R] = Draft(operation_id, name, shown_key, lane)
         self._owner = owner
         self._item = item
         self._context = context
         self._timeout = timeout
         self._status = _PENDING
-        self._order = 0
-        self._is_ready = False
-        self._wall = 0.0
-        self._enqueued = 0.0
-        self._started: float | None = None
-        self._finished: float | None = None
         self._stop: str | None = None
         self._task: asyncio.Task[None] | None = None
         self._outcome: Any = None
-        self._error: ErrorInfo | None = None
         self._waiters: dict[asyncio.Future[BaseException | None], None] | None = None
         self._signals: deque[SignalEvent] | None = None
-        self._signal_count = 0
+
+    @property
+    def name(self) -> str:
+        """Return the name of what it runs."""
+        return self._draft.name
+
+    @property
+    def lane(self) -> str | None:
+        """Return the lane it came in; `None` without lanes."""
+        return self._draft.lane
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """Return what the caller said about it, frozen."""
+        return self._draft.metadata
+
+    @property
+    def attempt(self) -> int:
+        """Return which attempt this is, from 1."""
+        return self._draft.attempt
 
     @property
     def status(self) -> OperationStatus:
@@ -145,37 +149,39 @@ class Operation(Generic[R]):
     @property
     def has_ended(self) -> bool:
         """Tell whether its outcome is settled, so that awaiting it returns at once."""
-        return self._finished is not None
+        return self._draft._finished is not None
 
     @property
     def enqueued_at(self) -> datetime:
         """Return when it was accepted, in UTC."""
-        return utc(self._wall)
+        return self.snapshot().enqueued_at
 
     @property
     def started_at(self) -> datetime | None:
         """Return when its body started, in UTC; `None` if it has not."""
-        return None if self._started is None else utc(self._wall + self._started - self._enqueued)
+        return self.snapshot().started_at
 
     @property
     def finished_at(self) -> datetime | None:
         """Return when it ended, in UTC; `None` while it has not."""
-        return None if self._finished is None else utc(self._wall + self._finished - self._enqueued)
+        return self.snapshot().finished_at
 
     @property
     def duration(self) -> float:
         """Return the seconds its body has run; 0.0 if it has not started."""
-        return duration(self._started, self._finished, self._owner.now())
+        draft = self._draft
+        return duration(draft._started, draft._finished, self._owner.now())
 
     @property
     def waiting_time(self) -> float:
         """Return the seconds it waited for its start, so far if it still waits."""
-        return waiting_time(self._enqueued, self._started, self._finished, self._owner.now())
+        draft = self._draft
+        return waiting_time(draft._enqueued, draft._started, draft._finished, self._owner.now())
 
     @property
     def error(self) -> ErrorInfo | None:
         """Return what is known of its failure; `None` if it did not fail."""
-        return self._error
+        return self._draft.error
 
     @property
     def stop_requested(self) -> bool:
@@ -190,12 +196,12 @@ class Operation(Generic[R]):
     @property
     def signals(self) -> tuple[SignalEvent, ...]:
         """Return the newest signals it emitted, oldest first."""
-        return () if self._signals is None else tuple(self._signals)
+        return self._draft.signals if self._signals is None else tuple(self._signals)
 
     @property
     def signal_count(self) -> int:
         """Return how many signals it emitted in all."""
-        return self._signal_count
+        return self._draft.signal_count if self._signals is None else self._emitted
 
     def emit(self, name: str, *, data: Any = None) -> SignalEvent | None:
         """Emit a signal in its name; return the event, or `None` if a constraint blocked it."""
@@ -207,7 +213,7 @@ class Operation(Generic[R]):
 
     def has_signal(self, name: str) -> bool:
         """Tell whether one of its signals has exactly this name."""
-        return self._signals is not None and any(event.name == name for event in self._signals)
+        return any(event.name == name for event in self.signals)
 
     def cancel(self) -> bool:
         """Cancel it: waiting, it never starts; running, its task is cancelled.
@@ -229,11 +235,18 @@ class Operation(Generic[R]):
 
     def snapshot(self) -> OperationSnapshot[R]:
         """Return what it looks like now: metadata only, frozen."""
-        return take_snapshot(self, self._owner.now())
+        if self.has_ended:
+            return cast("OperationSnapshot[R]", self._draft)  # sealed at the end
+        draft = self._draft
+        draft.status = self._status
+        draft.signals = self.signals
+        draft.signal_count = self.signal_count
+        draft.is_pinned = self.is_pinned
+        return draft.copy(self._owner.now())
 
     def __await__(self) -> Generator[Any, None, R]:
         """Wait for the outcome."""
-        if self._finished is None:
+        if self._draft._finished is None:
             waiter = self._owner.add_waiter(self)
             try:
                 failure = yield from waiter
@@ -249,14 +262,17 @@ class Operation(Generic[R]):
 
     def _record(self, event: SignalEvent, limit: int) -> None:
         """Add to its signals, until it has ended; the oldest go first."""
-        if self._finished is None:
-            if self._signals is None:
-                self._signals = deque(maxlen=limit)
-            self._signals.append(event)
-            self._signal_count += 1
+        if self._draft._finished is not None:
+            return
+        signals = self._signals
+        if signals is None:
+            signals = self._signals = deque(maxlen=limit)
+            self._emitted = 0
+        signals.append(event)
+        self._emitted += 1
 
     def _forget_signal(self, name: str) -> None:
-        if self._signals is not None and self._finished is None:
+        if self._signals is not None and self._draft._finished is None:
             self._signals = deque((each for each in self._signals if each.name != name), self._signals.maxlen)
 
     def _unwrap(self) -> R:
@@ -286,43 +302,19 @@ class Operation(Generic[R]):
         return f"<Operation {format_id(self.id)} {self.name} {self._status}>"
 
 
-_current: ContextVar[weakref.ref[Operation[Any]] | None] = ContextVar("ephemerals_current_operation", default=None)
+_current: ContextVar[tuple[Mapping[int, Operation[Any]], int] | None] = ContextVar(
+    "ephemerals_current_operation", default=None
+)
+"""Where the running operation is to be found: the table of those that run, and its id."""
 
 
 def current_operation() -> Operation[Any] | None:
     """Return the operation whose body is running here: in its task, in tasks and threads it started, or `None`.
 
-    Contexts outlive bodies, so they refer to the operation weakly, and one that has ended is not returned.
+    Contexts outlive bodies, so they hold an id and not the operation, and one that has ended is not found.
     """
-    reference = _current.get()
-    if reference is None or (operation := reference()) is None or operation.has_ended:
-        return None
-    return operation
-
-
-def take_snapshot(operation: Operation[R], now: float, result: Any = _NO_RESULT) -> OperationSnapshot[R]:
-    """Return a snapshot of an operation as of `now`, with its result if one is given."""
-    owner = operation._owner
-    draft: _Draft[R] = _Draft()
-    draft.id = operation.id
-    draft.key = None if operation.key is None else owner.show_key(operation.key)
-    draft.name = operation.name
-    draft.lane = operation.lane
-    draft.status = operation._status
-    draft.metadata = operation.metadata
-    draft.signals = () if operation._signals is None else tuple(operation._signals)
-    draft.signal_count = operation._signal_count
-    draft.error = operation._error
-    draft.is_pinned = owner.is_pinned(operation.id)
-    draft.attempt = operation.attempt
-    draft._wall = operation._wall
-    draft._enqueued = operation._enqueued
-    draft._started = operation._started
-    draft._finished = operation._finished
-    draft._seen = now
-    draft._result = result
-    draft.__class__ = OperationSnapshot
-    return draft  # type: ignore[return-value]  # its class has just been changed
+    found = _current.get()
+    return None if found is None else found[0].get(found[1])
 
 
 def freeze_metadata(metadata: object) -> Mapping[str, Any]:
@@ -330,7 +322,7 @@ def freeze_metadata(metadata: object) -> Mapping[str, Any]:
     if not hasattr(metadata, "items"):
         raise InvalidOptionType("metadata", metadata, "a mapping of texts to JSON-like values")
     budget = [_MAX_METADATA_TEXT]
-    frozen: Mapping[str, Any] = _freeze(metadata, budget)
+    frozen: Mapping[str, Any] = _freeze(metadata, budget, 0)
     if budget[0] < 0:
         shown = f"<{_MAX_METADATA_TEXT - budget[0]} characters>"
         raise InvalidOption(
@@ -339,22 +331,26 @@ def freeze_metadata(metadata: object) -> Mapping[str, Any]:
     return frozen
 
 
-def _freeze(value: Any, budget: list[int]) -> Any:
-    if value is None or isinstance(value, bool | int | float):
-        budget[0] -= 1
-        return value
+def _freeze(value: Any, budget: list[int], depth: int) -> Any:
+    budget[0] -= 1
     if isinstance(value, str):
         budget[0] -= len(value)
         return value
+    if value is None or isinstance(value, bool | int | float):
+        if isinstance(value, int):
+            budget[0] -= value.bit_length() // 3
+        return value
     if budget[0] < 0:
         return None
+    if depth == _MAX_METADATA_DEPTH:
+        raise InvalidOption("metadata", "<deeper>", f"lists and mappings at most {_MAX_METADATA_DEPTH} deep")
     if isinstance(value, list | tuple):
-        return tuple(_freeze(each, budget) for each in value)
+        return tuple(_freeze(each, budget, depth + 1) for each in value)
     if hasattr(value, "items"):
         for name in value:
             if not isinstance(name, str):
                 raise InvalidOptionType("metadata", name, "texts as names")
             budget[0] -= len(name)
-        return MappingProxyType({name: _freeze(each, budget) for name, each in value.items()})
+        return MappingProxyType({name: _freeze(each, budget, depth + 1) for name, each in value.items()})
     allowed = "JSON-like values: text, numbers, True, False, None, lists and mappings of them"
     raise InvalidOptionType("metadata", f"<{type(value).__qualname__}>", allowed)

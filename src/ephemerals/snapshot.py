@@ -1,13 +1,14 @@
 """What is remembered of an operation: plain metadata, frozen.
 
-A snapshot is made once for every operation, on the hot path. So its fields are slots filled by a mutable draft,
-which then becomes a snapshot by changing its class; datetimes are computed when somebody asks for them.
+The history of an operation is written while it lives, into a draft, and sealed when it ends: the draft becomes a
+snapshot by changing its class, so that ending costs no copy. Datetimes are computed when somebody asks for them.
 """
 
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
 
 from .clock import utc
 from .ids import format_id
@@ -48,10 +49,11 @@ _FINAL: Final = frozenset(
     {OperationStatus.COMPLETED, OperationStatus.FAILED, OperationStatus.CANCELLED, OperationStatus.SKIPPED}
 )
 _NO_RESULT: Final[Any] = object()
+EMPTY: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class _Draft(Generic[R]):
-    """Carry the fields while a snapshot is filled."""
+class Draft(Generic[R]):
+    """Be the history of an operation that has not ended."""
 
     __slots__ = (
         "_enqueued",
@@ -91,8 +93,39 @@ class _Draft(Generic[R]):
     _seen: float
     _result: R
 
+    def __init__(self, operation_id: int, name: str, key: Any, lane: str | None) -> None:
+        self.id = operation_id
+        self.name = name
+        self.key = key
+        self.lane = lane
+        self.status = OperationStatus.PENDING
+        self.metadata = EMPTY
+        self.signals = ()
+        self.signal_count = 0
+        self.error = None
+        self.is_pinned = False
+        self.attempt = 1
+        self._started = None
+        self._finished = None
+        self._seen = 0.0
+        self._result = _NO_RESULT
 
-class OperationSnapshot(_Draft[R]):
+    def seal(self) -> OperationSnapshot[R]:
+        """Become a snapshot; this object itself, from now on frozen. Repeating it changes nothing."""
+        if type(self) is Draft:
+            self.__class__ = OperationSnapshot
+        return cast("OperationSnapshot[R]", self)
+
+    def copy(self, now: float) -> OperationSnapshot[R]:
+        """Return a snapshot of how things are at the monotonic time `now`."""
+        duplicate: Draft[R] = Draft.__new__(Draft)
+        for slot in Draft.__slots__:
+            setattr(duplicate, slot, getattr(self, slot))
+        duplicate._seen = now
+        return duplicate.seal()
+
+
+class OperationSnapshot(Draft[R]):
     """Show what happened to one operation, at one moment; nothing in it changes afterwards.
 
     `key` is the key as `key_privacy` shows it; `signals` are the newest ones, `signal_count` counts all;
@@ -218,7 +251,7 @@ def without_result(snapshot: OperationSnapshot[R]) -> OperationSnapshot[R]:
 
 def _changed(snapshot: OperationSnapshot[R], name: str, value: object) -> OperationSnapshot[R]:
     duplicate: OperationSnapshot[R] = object.__new__(OperationSnapshot)
-    for slot in _Draft.__slots__:
+    for slot in Draft.__slots__:
         object.__setattr__(duplicate, slot, value if slot == name else getattr(snapshot, slot))
     return duplicate
 

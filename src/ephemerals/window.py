@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .echoes import EchoStore, FinalizationReason
 from .errors import PinLimitReached
-from .operation import Operation, take_snapshot
 from .snapshot import OperationSnapshot, OperationStatus, with_pin, without_result
 
 if TYPE_CHECKING:
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from contextvars import Context
 
+    from .operation import Operation
     from .options import EphemeralOptions
 
 __all__ = ["FinalizationReason", "OperationWindow", "WindowView"]
@@ -67,7 +67,6 @@ class OperationWindow:
         "_loop",
         "_next_sample",
         "_options",
-        "_pinned",
         "_results",
         "_results_ttl",
         "_timer",
@@ -75,6 +74,7 @@ class OperationWindow:
         "echoes",
         "failures",
         "pending",
+        "pinned",
         "running",
     )
 
@@ -89,13 +89,13 @@ class OperationWindow:
         self.pending: dict[int, Operation[Any]] = OrderedDict() if options.overflow == "drop_oldest" else {}
         self.running: dict[int, Operation[Any]] = {}
         self.failures: deque[OperationSnapshot[Any]] = deque(maxlen=_MAX_FAILURES)
-        self.echoes = EchoStore(capacity=options.echo_capacity, retention=options.echo_retention, clock=options.clock)
+        self.echoes = EchoStore(capacity=options.echo_capacity, retention=options.echo_retention)
         self._ended: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self._aside: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
-        self._pinned: set[int] = set()
+        self.pinned: set[int] = set()
         self._unpinned = 0
         self._closed = False
-        self._results: deque[tuple[float, int]] = deque()
+        self._results: OrderedDict[int, float] = OrderedDict()
         self._options = options
         self._limit = options.max_tracked_operations
         self._lifetime = options.max_operation_lifetime
@@ -130,13 +130,15 @@ class OperationWindow:
         if self._closed:
             self.close()
             return
-        if self._lifetime is not None:
-            self._arm_for(now + self._lifetime, now)
         if self._results_ttl is not None and snapshot.has_result:
-            self._results.append((now + self._results_ttl, snapshot.id))
-            self._arm_for(now + self._results_ttl, now)
-        if self._limit is not None and self._unpinned > self._limit:
+            self._results[snapshot.id] = now + self._results_ttl
+        limit, lifetime = self._limit, self._lifetime
+        if limit is not None and self._unpinned > limit:
             self._trim(now)
+        if lifetime is not None and now + lifetime < self._armed_for and (self._ended or self.failures):
+            self._arm_for(now + lifetime, now)
+        if self._results:
+            self._arm_for(next(iter(self._results.values())), now)
 
     def sample(self, now: float) -> None:
         """Call `on_sample` if its interval is over."""
@@ -154,7 +156,7 @@ class OperationWindow:
         """Return an operation's snapshot; `None` if it is not, or no longer, held."""
         self.expire()
         if (operation := self.live(operation_id)) is not None:
-            return take_snapshot(operation, self._clock.monotonic())
+            return operation.snapshot()
         return self._ended.get(operation_id) or self._aside.get(operation_id)
 
     def live(self, operation_id: int) -> Operation[Any] | None:
@@ -169,31 +171,30 @@ class OperationWindow:
 
     def snapshot(self) -> list[OperationSnapshot[Any]]:
         """Return a snapshot of each operation: ended ones as they ended, then running, then pending."""
-        now = self._clock.monotonic()
         live = [*self.running.values(), *self.pending.values()]
-        return self.ended() + [take_snapshot(each, now) for each in live]
+        return self.ended() + [each.snapshot() for each in live]
 
     def is_pinned(self, operation_id: int) -> bool:
         """Tell whether an operation is pinned."""
-        return operation_id in self._pinned
+        return operation_id in self.pinned
 
     @property
     def pinned_count(self) -> int:
         """Return how many are pinned."""
-        return len(self._pinned)
+        return len(self.pinned)
 
     def pin(self, operation_id: int) -> bool:
         """Exempt an operation from size and age; False if it is not held."""
-        if operation_id in self._pinned:
+        if operation_id in self.pinned:
             return True
         self.expire()
         held = self._ended.get(operation_id)
         if held is None and self.live(operation_id) is None:
             return False
         limit = self._options.max_pinned
-        if limit is not None and len(self._pinned) >= limit:
+        if limit is not None and len(self.pinned) >= limit:
             raise PinLimitReached(limit)
-        self._pinned.add(operation_id)
+        self.pinned.add(operation_id)
         if held is not None:
             self._ended[operation_id] = with_pin(held, is_pinned=True)
             self._unpinned -= 1
@@ -201,9 +202,9 @@ class OperationWindow:
 
     def unpin(self, operation_id: int) -> bool:
         """Apply the bounds again, at once; False if the operation was not pinned."""
-        if operation_id not in self._pinned:
+        if operation_id not in self.pinned:
             return False
-        self._pinned.discard(operation_id)
+        self.pinned.discard(operation_id)
         if operation_id in self._aside:
             self._step_back()
         if operation_id in self._ended:
@@ -221,7 +222,7 @@ class OperationWindow:
         held = self._ended if operation_id in self._ended else self._aside
         if operation_id not in held:
             return False
-        self._leave(held, operation_id, reason, self._clock.monotonic())
+        self._left(held.pop(operation_id), reason, self._clock.monotonic())
         return True
 
     # What leaves.
@@ -230,8 +231,8 @@ class OperationWindow:
         """Drop everything that is too old by now."""
         now = self._clock.monotonic()
         self.echoes.expire(now)
-        while self._results and self._results[0][0] <= now:
-            _, operation_id = self._results.popleft()
+        while self._results and next(iter(self._results.values())) <= now:
+            operation_id, _ = self._results.popitem(last=False)
             for held in (self._ended, self._aside):
                 if operation_id in held:
                     held[operation_id] = without_result(held[operation_id])
@@ -240,7 +241,7 @@ class OperationWindow:
         while self.failures and self._expiry(self.failures[0]) <= now:
             self.failures.popleft()
         while (oldest := self._oldest()) is not None and self._expiry(oldest) <= now:
-            self._leave(self._ended, oldest.id, FinalizationReason.AGE, now)
+            self._left(self._ended.pop(oldest.id), FinalizationReason.AGE, now)
 
     def close(self) -> None:
         """Finalize everything that has ended, whatever its pins, and stop the timer; later ones leave at once."""
@@ -248,7 +249,7 @@ class OperationWindow:
         now = self._clock.monotonic()
         for held in (self._aside, self._ended):
             while held:
-                self._leave(held, next(iter(held)), FinalizationReason.SHUTDOWN, now)
+                self._left(held.popitem(last=False)[1], FinalizationReason.SHUTDOWN, now)
         self._forget()
 
     def _forget(self) -> None:
@@ -263,8 +264,13 @@ class OperationWindow:
         return self._timer is not None
 
     def _trim(self, now: float) -> None:
-        while self._limit is not None and self._unpinned > self._limit and (oldest := self._oldest()) is not None:
-            self._leave(self._ended, oldest.id, FinalizationReason.SIZE, now)
+        ended, limit = self._ended, self._limit
+        while limit is not None and self._unpinned > limit:
+            operation_id, snapshot = ended.popitem(last=False)
+            if snapshot.is_pinned:
+                self._aside[operation_id] = snapshot
+            else:
+                self._left(snapshot, FinalizationReason.SIZE, now)
 
     def _oldest(self) -> OperationSnapshot[Any] | None:
         """Find the oldest ended operation that is not pinned.
@@ -285,22 +291,19 @@ class OperationWindow:
             self._ended[operation_id] = snapshot
             self._ended.move_to_end(operation_id, last=False)
 
-    def _leave(
-        self,
-        held: OrderedDict[int, OperationSnapshot[Any]],
-        operation_id: int,
-        reason: FinalizationReason,
-        now: float,
-    ) -> None:
-        """Be the one place where an operation is forgotten."""
-        snapshot = held.pop(operation_id)
+    def _left(self, snapshot: OperationSnapshot[Any], reason: FinalizationReason, now: float) -> None:
+        """Be the one place where an operation is forgotten; it has just been taken out of its table."""
+        if self._results:
+            self._results.pop(snapshot.id, None)
         if snapshot.is_pinned:
-            self._pinned.discard(operation_id)
+            self.pinned.discard(snapshot.id)
         else:
             self._unpinned -= 1
-        self.echoes.add(snapshot, reason, now)
-        if self.echoes.retention:
-            self._arm_for(now + self.echoes.retention, now)
+        echoes = self.echoes
+        if echoes.retention:
+            echoes.add(snapshot, reason, now)
+            if now + echoes.retention < self._armed_for:
+                self._arm_for(now + echoes.retention, now)
         hook = self._options.on_finalized
         if hook is not None:
             self._call_hook("on_finalized", hook, snapshot, reason)
@@ -315,7 +318,7 @@ class OperationWindow:
             if self.failures:
                 self._arm_for(self._expiry(self.failures[0]), now)
         if self._results:
-            self._arm_for(self._results[0][0], now)
+            self._arm_for(next(iter(self._results.values())), now)
         if (expiry := self.echoes.next_expiry) is not None:
             self._arm_for(expiry, now)
 

@@ -51,7 +51,11 @@ class Plan:
 
         def make(body: Any, **hooks: Any) -> Coordinator[Any, Any]:
             chosen = {**self.shape, **self.keywords, **hooks}
-            return self.make(select_key, body, **chosen) if self.make is KeyedWorkCoordinator else self.make(body, **chosen)
+            return (
+                self.make(select_key, body, **chosen)
+                if self.make is KeyedWorkCoordinator
+                else self.make(body, **chosen)
+            )
 
         return World(make, mischief=self.mischief)
 

@@ -113,7 +113,9 @@ def test_strict_mode_leaves_unmarked_tests_alone(outcome):
     assert outcome("async def test_it(): pass")["failed"] == 1
 
 
-def test_an_unknown_mode_is_refused(pytester):
+def test_an_unknown_mode_is_refused(pytester, monkeypatch):
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTHONPATH", str(Path(ephemerals.testing.__file__).parents[2]))
     pytester.makeini("[pytest]\nephemeral_mode = wild")
     result = pytester.runpytest_subprocess("-pephemerals.testing.plugin")
     assert result.ret == pytest.ExitCode.USAGE_ERROR

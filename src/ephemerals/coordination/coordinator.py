@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import itertools
 import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Hashable, Iterable, Mapping
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from ephemerals.errors import CoordinatorError, InvalidOption, InvalidOptionType
 from ephemerals.options import EphemeralOptions, as_seconds
+from ephemerals.signals import Pattern
 from ephemerals.snapshot import OperationStatus
 
 from .body import examine
 from .engine import Engine
-from .source import Feeder, closing_source
+from .signals_view import CoordinatorSignals
+from .source import Feeder, log_error, pull
 from .timeline import TimelineEntry, replay, timeline
 
 if TYPE_CHECKING:
@@ -26,6 +30,7 @@ if TYPE_CHECKING:
     from ephemerals.echoes import Echo
     from ephemerals.operation import Operation
     from ephemerals.options import OptionKeywords, Seconds
+    from ephemerals.signals import PatternLike
     from ephemerals.snapshot import OperationSnapshot
 
     from .report import CoordinatorStatistics, DrainReport
@@ -37,7 +42,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 KeySelector = Callable[[T], Hashable] | str
-"""A function from an item to its key, or the name of the attribute that is the key."""
+"""A function from an item to its key, or the name of the attribute that is the key.
+
+`None` is no key: nothing orders such an item, and no bound of a key applies to it.
+"""
 
 _numbers: Final = itertools.count(1)
 _GRACE: Final = 10.0
@@ -103,7 +111,8 @@ class Coordinator(Generic[T, R]):
         `overflow="reject"`. If it is cancelled while waiting, the item was not accepted.
         """
         operation = self._new(item, metadata)
-        await self.engine.enqueue(operation)
+        if not self.engine.admit(operation):
+            await self.engine.enqueue(operation)
         return operation
 
     def try_enqueue(self, item: T, *, metadata: Mapping[str, Any] | None = None) -> Operation[R] | None:
@@ -124,10 +133,15 @@ class Coordinator(Generic[T, R]):
         If it fails midway the items accepted so far stay accepted; a note on the exception tells how many.
         """
         count = 0
+
+        async def take(item: T) -> bool:
+            nonlocal count
+            await self.enqueue(item)
+            count += 1
+            return True
+
         try:
-            async for item in each_of(items):
-                await self.enqueue(item)
-                count += 1
+            await pull(items, take, partial(log_error, self.name))
         except Exception as error:
             error.add_note(f"{count} items had been accepted by coordinator {self.name!r} before")
             raise
@@ -212,6 +226,11 @@ class Coordinator(Generic[T, R]):
         """Tell whether the intake is closed."""
         return self.engine.is_closed
 
+    @property
+    def signals(self) -> CoordinatorSignals:
+        """Return what the operations have said, to be asked; and a way to emit in the coordinator's name."""
+        return CoordinatorSignals(self.engine)
+
     def statistics(self) -> CoordinatorStatistics:
         """Return all counts and limits, and quantiles of waiting and run times, in one frozen object."""
         return self.engine.statistics()
@@ -248,9 +267,16 @@ class Coordinator(Generic[T, R]):
         """Return snapshots of the skipped operations in the window, as they ended."""
         return self.engine.window.ended(OperationStatus.SKIPPED)
 
-    def echoes(self) -> list[Echo]:
-        """Return what is left of operations that have left the window lately, oldest first."""
-        return self.engine.window.echoes.read(self.engine.now())
+    def echoes(self, pattern: PatternLike | None = None) -> list[Echo]:
+        """Return what is left of operations that have left the window lately, oldest first.
+
+        With a `pattern`, only of those that emitted a matching signal.
+        """
+        echoes = self.engine.window.echoes.read(self.engine.now())
+        if pattern is None:
+            return echoes
+        compiled = Pattern.of(pattern)
+        return [echo for echo in echoes if any(compiled.matches(event.name) for event in echo.signals)]
 
     def timeline(self, since: datetime | None = None) -> list[TimelineEntry]:
         """Return the window as an event log in true order, from `since` on (an aware datetime; `None`: all)."""
@@ -326,12 +352,13 @@ class Coordinator(Generic[T, R]):
         limit = None if timeout is None else as_seconds("timeout", timeout, zero=True)
         engine = self.engine
         engine.bind()
-        engine.resume()
-        if self._feeder is not None:
+        if self._feeder is not None and not engine.is_closed:
+            engine.resume()
             deadline = None if limit is None else engine.now() + limit
-            await self._feeder.wait(limit)
+            if not await self._feeder.wait(limit):
+                return engine.report()
             limit = None if deadline is None else max(0.0, deadline - engine.now())
-        engine.complete()
+        engine.begin_drain()
         done = await engine.wait_idle(limit)
         if done and self._feeder is not None and (error := self._feeder.take_error()) is not None:
             try:
@@ -350,7 +377,7 @@ class Coordinator(Generic[T, R]):
 
     def _cancel_everything(self) -> None:
         if self._feeder is not None:
-            self._feeder.stop()
+            self._feeder.discard()
         self.engine.cancel_all()
 
     async def aclose(
@@ -363,8 +390,6 @@ class Coordinator(Generic[T, R]):
         """
         grace = None if grace is None else as_seconds("grace", grace, zero=True)
         cancel_grace = None if cancel_grace is None else as_seconds("cancel_grace", cancel_grace, zero=True)
-        if self._feeder is not None:
-            self._feeder.stop()
         self.engine.bind()
         return await self.engine.close(grace, cancel_grace)
 
@@ -410,7 +435,9 @@ class Coordinator(Generic[T, R]):
         )
 
     def _feed_from(self, source: AsyncIterable[T]) -> Self:
-        self._feeder = Feeder(self.engine, source, lambda item: self._new(item, None))
+        if not isinstance(source, AsyncIterable):
+            raise InvalidOptionType("source", source, "an async iterable, such as an async generator")
+        self._feeder = Feeder(self.engine, source, lambda item: contextvars.Context().run(self._new, item, None))
         try:
             asyncio.get_running_loop()
         except RuntimeError:
@@ -430,19 +457,6 @@ async def outcome_of(operation: Operation[R]) -> R:
     except asyncio.CancelledError:
         operation.cancel()
         raise
-
-
-async def each_of(items: Iterable[T] | AsyncIterable[T]) -> AsyncIterator[T]:
-    """Yield the items of an iterable of either kind; close an async one when done."""
-    if isinstance(items, AsyncIterable):
-        async with closing_source(items) as iterator:
-            async for item in iterator:
-                yield item
-    elif isinstance(items, Iterable):
-        for item in items:
-            yield item
-    else:
-        raise InvalidOptionType("items", items, "an iterable or an async iterable")
 
 
 def as_selector(key: KeySelector[T]) -> Callable[[T], Hashable]:

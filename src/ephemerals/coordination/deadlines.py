@@ -2,6 +2,7 @@
 
 Operations with the same limit end in the order they started, so each limit has a table in that order and the first
 of each table is the next to expire. Adding and removing are constant; nothing is left of an operation that ended.
+The timer is not moved for each of them: it may ring for one that has ended, and is then set for the next.
 """
 
 from __future__ import annotations
@@ -42,17 +43,21 @@ class Deadlines:
         if table is None:
             table = self._tables[limit] = {}
         table[operation.id] = operation
-        deadline = (operation._started or 0.0) + limit
+        deadline = (operation._draft._started or 0.0) + limit
         if deadline < self._armed_for:
             self._arm(deadline, loop, context)
 
     def discard(self, operation: Operation[Any], limit: float) -> None:
         """Stop watching an operation; it may have expired before."""
         table = self._tables.get(limit)
-        if table is not None and table.pop(operation.id, None) is not None and not table:
-            del self._tables[limit]
-            if not self._tables:
-                self.disarm()
+        if table is not None:
+            table.pop(operation.id, None)
+
+    def clear(self) -> None:
+        """Note that nothing runs any more: forget the tables, which are empty, and stop the timer."""
+        if self._tables:
+            self._tables.clear()
+            self.disarm()
 
     def disarm(self) -> None:
         """Stop the timer."""
@@ -74,13 +79,11 @@ class Deadlines:
         for limit, table in list(self._tables.items()):
             while table:
                 operation = next(iter(table.values()))
-                if (operation._started or 0.0) + limit > now:
+                if (operation._draft._started or 0.0) + limit > now:
                     break
                 self.discard(operation, limit)
                 self._expired(operation)
-        earliest = min(
-            ((next(iter(table.values()))._started or 0.0) + limit for limit, table in self._tables.items()),
-            default=None,
-        )
+        firsts = ((limit, next(iter(table.values()))) for limit, table in self._tables.items() if table)
+        earliest = min(((first._draft._started or 0.0) + limit for limit, first in firsts), default=None)
         if earliest is not None:
             self._arm(earliest, loop, context)

@@ -28,9 +28,9 @@ from ephemerals.errors import (
 )
 from ephemerals.failure import ErrorInfo, kept_form
 from ephemerals.ids import format_id, next_id
-from ephemerals.operation import Operation, _current, current_operation, freeze_metadata, take_snapshot
+from ephemerals.operation import Operation, _current, current_operation, freeze_metadata
 from ephemerals.options import as_count
-from ephemerals.snapshot import _NO_RESULT, OperationStatus
+from ephemerals.snapshot import OperationStatus
 from ephemerals.window import OperationWindow
 
 from .admission import Admission
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ephemerals.signals import SignalEvent, SignalSink
 
     from .body import Body
+    from .reactions import Reactions
     from .schedule import Schedule
 
 __all__ = ["Engine"]
@@ -81,17 +82,24 @@ class Engine:
         "_closed_listeners",
         "_context",
         "_deadlines",
+        "_gate",
+        "_hashes_keys",
         "_idle_waiters",
+        "_inherits_context",
         "_keeps_results",
         "_limit",
         "_listeners",
         "_make_schedule",
         "_pool",
+        "_reactions",
         "_results_ttl",
+        "_samples",
         "_scheduled",
         "_sink",
         "_starting",
+        "_task_factory",
         "_task_name",
+        "_timeout",
         "admission",
         "body",
         "dropped",
@@ -138,6 +146,8 @@ class Engine:
         self._listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
         self._closed_listeners: tuple[Callable[[], None], ...] = ()
         self._sink: SignalSink | None = options.signals
+        self._reactions: Reactions | None = None
+        self._gate: Reactions | None = None
         self.start_anew()
         register(self)
 
@@ -150,10 +160,19 @@ class Engine:
         self._deadlines = Deadlines(self._clock, self._time_out)
         self._pool = ProcessPool() if self.body.kind == "process" else ThreadPool()
         self._context = contextvars.Context()
+        if self._sink is not None:
+            self._react()
+        elif any((self.options.cancel_on_signals, self.options.defer_on_signals, self.options.on_signal)):
+            _ = self.sink
         self._limit = self.options.max_concurrency
+        self._timeout = self.options.operation_timeout
+        self._hashes_keys = self.options.key_privacy == "hashed"
+        self._inherits_context = self.options.context == "inherit"
+        self._samples = self.options.on_sample is not None
         self._scheduled = False
         self._accepted_in_turn = 0
         self._starting: list[Operation[Any]] = []
+        self._task_factory: object = None
         self._blocked: dict[asyncio.Future[Any], Wait] = {}
         self._idle_waiters: dict[asyncio.Future[None], None] = {}
         self._broken: BaseException | None = None
@@ -183,20 +202,37 @@ class Engine:
         timeout: float | None = None,
     ) -> Operation[Any]:
         """Make an operation in the caller's context, not yet accepted; raise if nothing is accepted any more."""
-        self.bind()
-        self.check_open()
-        context = contextvars.copy_context() if self.options.context == "inherit" else contextvars.Context()
+        if asyncio.get_running_loop() is not self.loop:
+            self.bind()
+        if self.is_closed:
+            raise self._refusal()
         operation: Operation[Any] = Operation(
-            next_id(), name or self.body.name, self, item, context, key, lane, timeout or self.options.operation_timeout
+            next_id(),
+            name or self.body.name,
+            self,
+            item,
+            contextvars.copy_context() if self._inherits_context else contextvars.Context(),
+            key,
+            hashed_key(key) if self._hashes_keys and key is not None else key,
+            lane,
+            timeout or self._timeout,
         )
         if metadata is not None:
-            operation.metadata = freeze_metadata(metadata)
+            operation._draft.metadata = freeze_metadata(metadata)
         return operation
 
     def check_open(self) -> None:
         """Raise `CoordinatorClosed` if the intake is closed, `CoordinatorBroken` if an internal error closed it."""
         if self.is_closed:
             raise self._refusal()
+
+    def admit(self, operation: Operation[Any]) -> bool:
+        """Accept an operation if that can be done at once; if not, `enqueue` has to be awaited."""
+        if self._accepted_in_turn >= _PER_TURN or not self.admission.has_room(operation):
+            return False
+        self._accepted_in_turn += 1
+        self.accept(operation)
+        return True
 
     async def enqueue(self, operation: Operation[Any]) -> None:
         """Accept an operation, waiting for room if need be; give others a turn now and then."""
@@ -241,8 +277,8 @@ class Engine:
     def accept(self, operation: Operation[Any]) -> None:
         """Take an operation in; from here on it ends in exactly one final state."""
         operation._order = self.total_enqueued
-        operation._enqueued = self._clock.monotonic()
-        operation._wall = self._clock.time()
+        operation._draft._enqueued = self._clock.monotonic()
+        operation._draft._wall = self._clock.time()
         self.total_enqueued += 1
         pending = self.window.pending
         if not pending and not self.window.running:
@@ -301,11 +337,18 @@ class Engine:
         try:
             if self._starting:
                 self._check_started()
-            running, pop = self.window.running, self.schedule.pop
+            running, pop, gate = self.window.running, self.schedule.pop, self._gate
+            if self.loop is not None:
+                self._task_factory = self.loop.get_task_factory()
             for _ in range(_PER_TURN):
-                if len(running) >= self._limit or self.is_paused or (operation := pop()) is None:
+                if len(running) >= self._limit or self.is_paused or (gate is not None and gate.holds):
                     break
-                self._start(operation)
+                if (operation := pop()) is None:
+                    break
+                if gate is not None and (event := gate.skips(operation)) is not None:
+                    self._skip(operation, event.name)
+                else:
+                    self._start(operation)
             else:
                 self.wake()
             if self._starting and not self._scheduled and self.loop is not None:
@@ -321,14 +364,14 @@ class Engine:
         del window.pending[operation.id]
         window.running[operation.id] = operation
         operation._status = _RUNNING
-        operation._started = self._clock.monotonic()
+        operation._draft._started = self._clock.monotonic()
         if admission.line or admission.parked:
             admission.left(operation)
         if operation._timeout is not None:
             self._deadlines.add(operation, operation._timeout, loop, self._context)
         coroutine = self._drive(operation)
         try:
-            if sys.version_info >= (3, 12) and loop.get_task_factory() is None:
+            if sys.version_info >= (3, 12) and self._task_factory is None:
                 task = asyncio.Task(coroutine, loop=loop, name=self._task_name, context=context, eager_start=True)
             else:
                 task = loop.create_task(coroutine, name=self._task_name, context=context)
@@ -336,7 +379,7 @@ class Engine:
             coroutine.close()
             self._fail(operation, error)
             return
-        if operation._finished is None:
+        if operation._draft._finished is None:
             operation._task = task
             if operation._context is not None:
                 self._starting.append(operation)
@@ -351,7 +394,7 @@ class Engine:
         """
         starting, self._starting = self._starting, []
         for operation in starting:
-            if operation._context is not None and operation._finished is None:
+            if operation._context is not None and operation._draft._finished is None:
                 self._end(operation, _CANCELLED, None)
 
     async def _drive(self, operation: Operation[Any]) -> None:
@@ -360,7 +403,7 @@ class Engine:
         if operation._stop is not None:
             self._end(operation, _CANCELLED, None)
             return
-        _current.set(weakref.ref(operation))
+        _current.set((self.window.running, operation.id))
         body = self.body
         try:
             item = operation._item
@@ -413,7 +456,7 @@ class Engine:
             self._deadlines.discard(operation, operation._timeout)
         self.schedule.finished(operation)
         self._conclude(operation, status, outcome)
-        if not self._scheduled:
+        if not self._scheduled and self.window.pending:
             self.wake()
 
     def _fail(self, operation: Operation[Any], error: BaseException, *, travels_on: bool = False) -> None:
@@ -428,11 +471,11 @@ class Engine:
             self.name,
             info.type,
             info.place or "an unknown place",
-            "" if operation.key is None else f" [key {self.show_key(operation.key)!s}]",
+            "" if operation.key is None else f" [key {operation._draft.key!s}]",
         )
         waiters, operation._waiters = operation._waiters, None
         kept = kept_form(error, is_shared=travels_on or bool(waiters))
-        operation._error = info.with_exception(kept) if self.options.error_detail == "exception" else info
+        operation._draft.error = info.with_exception(kept) if self.options.error_detail == "exception" else info
         if waiters:
             for waiter in waiters:
                 if not waiter.done():
@@ -442,37 +485,49 @@ class Engine:
     def _conclude(self, operation: Operation[Any], status: OperationStatus, outcome: Any) -> None:
         """Make an operation history: count it, tell those who wait, remember its snapshot, let go of it."""
         now = self._clock.monotonic()
-        operation._finished = now
-        operation._status = status
+        draft = operation._draft
+        draft._finished = now
+        draft.status = operation._status = status
         operation._outcome = outcome
-        operation._item = None
-        operation._context = None
-        operation._task = None
+        operation._item = operation._context = operation._task = None
         if status is _COMPLETED:
             self.total_completed += 1
-        elif status is _FAILED:
-            self.total_failed += 1
-        elif status is _CANCELLED:
-            self.total_cancelled += 1
+            if self._keeps_results:
+                draft._result = outcome
         else:
-            self.total_skipped += 1
+            self._count(status)
+        if operation._signals is not None:
+            draft.signals = tuple(operation._signals)
+            draft.signal_count = operation._emitted
+            operation._signals = None
         if operation._waiters:
-            for waiter in operation._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            operation._waiters = None
+            self._wake_waiters(operation)
         window = self.window
-        snapshot = take_snapshot(
-            operation, now, outcome if self._keeps_results and status is _COMPLETED else _NO_RESULT
-        )
+        draft.is_pinned = operation.id in window.pinned
+        snapshot = draft.seal()
         if status is _FAILED:
             window.failures.append(snapshot)
         for listener in self._listeners:
             listener(operation)
         window.add(snapshot, now)
-        window.sample(now)
+        if self._samples:
+            window.sample(now)
         if not window.running and not window.pending:
             self._became_idle()
+
+    def _count(self, status: OperationStatus) -> None:
+        if status is _FAILED:
+            self.total_failed += 1
+        elif status is _CANCELLED:
+            self.total_cancelled += 1
+        else:
+            self.total_skipped += 1
+
+    def _wake_waiters(self, operation: Operation[Any]) -> None:
+        for waiter in operation._waiters or ():
+            if not waiter.done():
+                waiter.set_result(None)
+        operation._waiters = None
 
     def _withdraw(self, operation: Operation[Any], status: OperationStatus, outcome: Any) -> None:
         """Settle an operation that has not started."""
@@ -482,6 +537,15 @@ class Engine:
         if self.admission.line or self.admission.parked:
             self.admission.left(operation)
         self._conclude(operation, status, outcome)
+
+    def _skip(self, operation: Operation[Any], signal: str) -> None:
+        """Settle an operation that was about to start, because of a signal."""
+        del self.window.pending[operation.id]
+        self.schedule.finished(operation)
+        if self.admission.line or self.admission.parked:
+            self.admission.left(operation)
+        _logger.info("operation %s of coordinator %s was skipped: %s", format_id(operation.id), self.name, signal)
+        self._conclude(operation, _SKIPPED, signal)
 
     def _time_out(self, operation: Operation[Any]) -> None:
         if operation._stop is None:
@@ -502,12 +566,14 @@ class Engine:
         self.admission.close(self._refusal)
         window = self.window
         for operation in [*window.pending.values(), *window.running.values()]:
+            if operation._draft._finished is not None:
+                continue  # a hook has cancelled it meanwhile
             window.pending.pop(operation.id, None)
             window.running.pop(operation.id, None)
             if operation._task is not None:
                 operation._task.cancel()
             refusal = self._refusal()
-            operation._error = ErrorInfo.of(refusal, self.options.error_detail)
+            operation._draft.error = ErrorInfo.of(refusal, self.options.error_detail)
             self._conclude(operation, _FAILED, refusal)
         self.schedule.clear()
 
@@ -530,7 +596,7 @@ class Engine:
 
     def show_key(self, key: Any) -> Any:
         """Return a key as it may be shown."""
-        return hashed_key(key) if self.options.key_privacy == "hashed" else key
+        return hashed_key(key) if self._hashes_keys else key
 
     def pin(self, operation_id: int) -> bool:
         """Pin an operation in the window."""
@@ -550,12 +616,48 @@ class Engine:
         if self._sink is None:
             from ephemerals.signals import SignalSink
 
-            self._sink = SignalSink(clock=self._clock)
+            self._sink = SignalSink(clock=self._clock, name=self.name)
+            self._react()
         return self._sink
+
+    def _react(self) -> None:
+        """Listen to the sink, for as long as this engine exists and is not closed."""
+        from .reactions import Reactions
+
+        if self._reactions is not None:
+            self._reactions.cancel()
+        self._reactions = reactions = Reactions(self, self.sink)
+        self._gate = reactions if reactions.is_gate else None
+        weakref.finalize(self, reactions.cancel).atexit = False
+
+    def wake_from_anywhere(self) -> None:
+        """Look again whether something may start; a condition has changed, maybe in another thread."""
+        loop = self.loop
+        if loop is None or loop.is_closed():
+            return
+        if asyncio._get_running_loop() is loop:
+            self._end_deadlock()
+            self.wake()
+        else:
+            loop.call_soon_threadsafe(self.wake_from_anywhere)
+
+    def begin_drain(self) -> None:
+        """Close the intake and let everything that was accepted run, whatever holds it back."""
+        self.complete()
+        self.resume()
+        if self._reactions is not None:
+            self._reactions.lift_endless()
+
+    def call_later(self, seconds: float, callback: Callable[[], None]) -> asyncio.TimerHandle | None:
+        """Call back after some seconds; `None` if there is no loop to do so."""
+        loop = self.loop
+        if loop is None or loop.is_closed():
+            return None
+        return loop.call_later(seconds, callback, context=self._context)
 
     def emit(self, operation: Operation[Any], name: str, data: Any) -> SignalEvent | None:
         """Emit a signal in the name of an operation."""
-        key = None if operation.key is None else self.show_key(operation.key)
+        key = operation._draft.key
         event = self.sink.emit(name, key=key, data=data, operation_id=operation.id, source=self.name)
         if event is not None:
             operation._record(event, self.options.max_operation_signals)
@@ -611,7 +713,7 @@ class Engine:
         self._blocked.pop(waiter, None)
 
     def _deadlock(self) -> DeadlockError | None:
-        if self.is_paused or not self._blocked:
+        if self.is_paused or not self._blocked or (self._gate is not None and self._gate.holds):
             return None
         stuck = stuck_operations(self._blocked.values(), self.schedule, self.window.pending.values(), self._limit)
         if not stuck:
@@ -653,7 +755,7 @@ class Engine:
 
     def cancel_one(self, operation: Operation[Any]) -> bool:
         """Cancel an operation; tell whether that had an effect."""
-        if operation._finished is not None:
+        if operation._draft._finished is not None:
             return False
         if operation._status is _PENDING:
             if operation.id not in self.window.pending:
@@ -669,11 +771,11 @@ class Engine:
     def cancel_all(self) -> None:
         """Close the intake, cancel what waits without starting it, and ask what runs to stop."""
         self.complete()
-        self.schedule.clear()
         pending = self.window.pending
         for operation in list(pending.values()):
-            del pending[operation.id]
-            self._conclude(operation, _CANCELLED, None)
+            if pending.pop(operation.id, None) is not None:  # a hook may have cancelled it meanwhile
+                self._conclude(operation, _CANCELLED, None)
+        self.schedule.clear()
         for operation in list(self.window.running.values()):
             self.cancel_one(operation)
 
@@ -707,6 +809,7 @@ class Engine:
 
     def _became_idle(self) -> None:
         let_go(self)
+        self._deadlines.clear()
         if self._idle_waiters and self.admission.is_quiet:
             for waiter in self._idle_waiters:
                 if not waiter.done():
@@ -714,8 +817,7 @@ class Engine:
 
     async def close(self, grace: float | None, cancel_grace: float | None) -> DrainReport:
         """Let work end by itself for `grace` seconds, cancel, wait `cancel_grace`, then let go of everything."""
-        self.complete()
-        self.resume()
+        self.begin_drain()
         if not await self.wait_idle(grace):
             self.cancel_all()
             if not await self.wait_idle(cancel_grace):
@@ -733,6 +835,8 @@ class Engine:
         if self.is_released:
             return
         self.is_released = True
+        if self._reactions is not None:
+            self._reactions.cancel()
         self.window.close()
         self._pool.shutdown()
 
@@ -750,6 +854,8 @@ class Engine:
             if self.started_at is None:
                 self.started_at = self._clock.monotonic()
             self.window.bind(loop, self._context)
+            if self._sink is not None:
+                self._sink.bind()
         return loop
 
     @property
@@ -774,19 +880,26 @@ class Engine:
             operation._waiters = None
             if window.running.pop(operation.id, None) is not None:
                 self.schedule.finished(operation)
-            else:
-                del window.pending[operation.id]
+            elif window.pending.pop(operation.id, None) is None:
+                continue  # a hook has cancelled it meanwhile
             self._conclude(operation, _CANCELLED, "its event loop was closed")
 
     # Looking.
 
-    def listen(self, on_end: Callable[[Operation[Any]], None], on_closed: Callable[[], None]) -> Callable[[], None]:
-        """Call `on_end` with each operation at its end, and `on_closed` when there will be no more.
+    def listen(
+        self,
+        *,
+        on_end: Callable[[Operation[Any]], None] | None = None,
+        on_closed: Callable[[], None] | None = None,
+    ) -> Callable[[], None]:
+        """Call `on_end` with each operation at its end, and `on_closed` when the intake is closed.
 
         Return a function that stops both.
         """
-        self._listeners = (*self._listeners, on_end)
-        self._closed_listeners = (*self._closed_listeners, on_closed)
+        if on_end is not None:
+            self._listeners = (*self._listeners, on_end)
+        if on_closed is not None:
+            self._closed_listeners = (*self._closed_listeners, on_closed)
 
         def stop() -> None:
             self._listeners = tuple(each for each in self._listeners if each is not on_end)
@@ -843,7 +956,9 @@ class Engine:
             "waiting for room": self.admission.waiting,
             "waiting for idle": len(self._idle_waiters),
             "blocked": len(self._blocked),
-            "timers": self.window.has_timer + self._deadlines.has_timer,
+            "timers": self.window.has_timer
+            + self._deadlines.has_timer
+            + (0 if self._reactions is None else self._reactions.timers),
             **self.schedule.leftovers(),
         }
 

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from ephemerals.operation import Operation
 
+    from .reactions import Deferral
+
 __all__ = ["Lane", "LaneSchedule"]
 
 
@@ -53,7 +55,7 @@ class Lane:
 class LaneState:
     """Follow one lane: what waits in it, what runs, how often it was passed."""
 
-    __slots__ = ("active", "credit", "held", "lane", "passed", "pending", "schedule")
+    __slots__ = ("active", "credit", "deferral", "lane", "passed", "pending", "schedule")
 
     def __init__(self, lane: Lane, schedule: FifoSchedule | KeyedSchedule) -> None:
         self.lane = lane
@@ -62,13 +64,18 @@ class LaneState:
         self.active = 0
         self.passed = 0
         self.credit = 0
-        self.held = False
+        self.deferral: Deferral | None = None
 
     @property
     def is_open(self) -> bool:
         """Tell whether one of its items might start now."""
         limit = self.lane.max_concurrency
-        return self.pending > 0 and not self.held and (limit is None or self.active < limit)
+        if not self.pending or (limit is not None and self.active >= limit):
+            return False
+        if self.deferral is not None and self.deferral.holds:
+            self.deferral.note_held_back()
+            return False
+        return True
 
     def pop(self) -> Operation[Any] | None:
         """Give out its next item."""

@@ -12,6 +12,7 @@ import asyncio
 import contextvars
 import multiprocessing
 import pickle
+import weakref
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Final
@@ -26,17 +27,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Pool", "ProcessPool", "ThreadPool", "busy_workers"]
 
-_busy: Final = [0]
+_busy: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int]] = weakref.WeakKeyDictionary()
 
 _Settle = "Callable[[Any, BaseException | None], None]"
 
 
-def busy_workers() -> int:
-    """Return how many plain functions run in threads and processes of all coordinators of this process.
+def busy_workers(loop: asyncio.AbstractEventLoop) -> int:
+    """Return how many plain functions run in threads and processes for the coordinators of a loop.
 
-    A virtual clock asks this, because time must not jump while something real is going on.
+    A virtual clock asks this, because time must not jump while something real is going on. It is counted by loop,
+    because a function that outlives its loop can no longer report its end.
     """
-    return _busy[0]
+    return _busy.get(loop, 0)
 
 
 class Pool:
@@ -59,7 +61,7 @@ class Pool:
         waiter: asyncio.Future[None] | None = None
 
         def settle(result: Any, error: BaseException | None) -> None:
-            _busy[0] -= 1
+            _busy[loop] -= 1
             outcome.extend((result, error))
             if waiter is not None and not waiter.done():
                 waiter.set_result(None)
@@ -68,11 +70,11 @@ class Pool:
             self.shutdown()
             self._executor = self._make(size)
             self._size = size
-        _busy[0] += 1
+        _busy[loop] = _busy.get(loop, 0) + 1
         try:
             self._submit(loop, function, box, settle)
         except BaseException:
-            _busy[0] -= 1
+            _busy[loop] -= 1
             raise
         stopped = False
         while not outcome:

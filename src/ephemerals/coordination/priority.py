@@ -126,7 +126,8 @@ class PriorityWorkCoordinator(Coordinator[T, R]):
     ) -> Operation[R]:
         """Accept an item into a lane, as `WorkCoordinator.enqueue` does; an unknown lane raises `UnknownLane`."""
         operation = self._new(item, metadata, lane)
-        await self.engine.enqueue(operation)
+        if not self.engine.admit(operation):
+            await self.engine.enqueue(operation)
         return operation
 
     def try_enqueue(

@@ -137,7 +137,7 @@ class ResultStream(Generic[R]):
         self._ready: deque[R] = deque(coordinator.results())
         self._waiter: asyncio.Future[None] | None = None
         self._stopped = False
-        self._stop: Callable[[], None] = coordinator.engine.listen(self._on_end, on_closed=self._wake)
+        self._stop: Callable[[], None] = coordinator.engine.listen(on_end=self._on_end, on_closed=self._wake)
 
     def __aiter__(self) -> Self:
         """Return itself."""

@@ -140,10 +140,13 @@ class KeyTable:
 
     def start(self, key: Any) -> None:
         """Count one more of a key."""
-        self.active[key] = self.active.get(key, 0) + 1
+        if key is not None:
+            self.active[key] = self.active.get(key, 0) + 1
 
     def finish(self, key: Any) -> None:
         """Count one less of a key."""
+        if key is None:
+            return
         left = self.active.pop(key) - 1
         if left:
             self.active[key] = left
@@ -173,7 +176,7 @@ class KeyedSchedule:
     An operation is *ready* when its key has a free place; the others wait in their key's queue. Ready ones start
     oldest first: those that were ready on arrival stand in a queue that is sorted by itself, those that became ready
     when another ended in a small heap. With `fair`, each key has one ready operation at a time, and they take turns.
-    State of a key exists only while it has operations.
+    State of a key exists only while it has operations. `None` is no key: such operations are ready at once.
     """
 
     __slots__ = ("_fair", "_keys", "_lane", "_live", "_queue", "_released", "_table", "_threshold", "_withdrawn")
@@ -213,6 +216,7 @@ class KeyedSchedule:
             operation._is_ready = True
             self._queue.append(operation)
             return
+        operation._is_ready = False
         state.waiting += 1
         if state.queue is None:
             state.queue = deque()
@@ -275,7 +279,9 @@ class KeyedSchedule:
 
     def compartments(self, operation: Operation[Any]) -> Iterable[tuple[Hashable, int]]:
         """Return the compartments an operation waits in, each with the most that may wait there."""
-        return () if self._threshold is None else ((KeyCompartment(self._lane, operation.key), self._threshold),)
+        if self._threshold is None or operation.key is None:
+            return ()
+        return ((KeyCompartment(self._lane, operation.key), self._threshold),)
 
     def count(self, compartment: Hashable) -> int:
         """Return how many wait in a compartment."""
@@ -288,6 +294,8 @@ class KeyedSchedule:
 
     def saturated_by(self, operation: Operation[Any], stuck: Iterable[Operation[Any]]) -> bool:
         """Tell whether a pending operation can never start while all of `stuck` run."""
+        if operation.key is None:
+            return False
         return sum(1 for each in stuck if each.key == operation.key) >= self._table.limit
 
     def keys(self) -> set[Any]:
@@ -307,6 +315,8 @@ class KeyedSchedule:
         self._withdrawn = 0
 
     def _has_place(self, key: Any, state: _Key) -> bool:
+        if key is None:
+            return True
         if self._fair and state.ready:
             return False
         return self._table.active.get(key, 0) + state.ready < self._table.limit

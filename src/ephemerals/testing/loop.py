@@ -13,6 +13,8 @@ False alarms, knowingly:
 - A thread that blocks until the loop reaches a timer: time stands still for both, and `WaitsForever` says
   so after `clock.patience` real seconds. Let the test move time itself (`clock.advance`), or release the
   thread before.
+- A thread older than the loop, or named "ephemerals…", is not expected to wake it, unless it said
+  `external_work()`.
 - While a task polls with `sleep(0)` something is always ready, so time never moves.
 """
 
@@ -24,6 +26,7 @@ import selectors
 import sys
 import threading
 import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
@@ -106,11 +109,13 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         self._pool: Executor | None = None
         self._idle_since: float | None = None
         self._slice = _FIRST_SLICE
+        self._older_threads = weakref.WeakSet(threading.enumerate())  # of pytest-xdist, a debugger, …
         self._selector_map: Mapping[FileDescriptorLike, selectors.SelectorKey] = {}
         selector = _Selector(active=self._on_activity, working=self._count_work, idle=self._on_idle)
         super().__init__(selector)
         self._selector_map = selector.get_map()
         self._own_files = len(self._selector_map)
+        self.slow_callback_duration = math.inf  # a leap of the clock is no slow callback
 
     def time(self) -> float:
         """Return the virtual monotonic time in seconds."""
@@ -156,9 +161,12 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         self._clock_resolution = max(_RESOLUTION, math.ulp(self.time()))
 
     def _count_work(self) -> int:
-        body = sys.modules.get("ephemerals.coordination.pools")  # not imported: no coordinator exists
-        bodies: int = body.busy_workers() if body is not None else 0
-        return self.clock.working + bodies
+        return self.clock.working + self._count_bodies()
+
+    def _count_bodies(self) -> int:
+        pools = sys.modules.get("ephemerals.coordination.pools")  # not imported: no coordinator exists
+        bodies: int = pools.busy_workers(self) if pools is not None else 0
+        return bodies
 
     def _on_idle(self, timeout: float | None, working: int) -> float:
         """Decide what happens when nothing is ready; return how long to wait really (0: time has moved)."""
@@ -199,14 +207,13 @@ class VirtualEventLoop(asyncio.SelectorEventLoop):
         """Say what real thing could still wake the loop; `None` if there is nothing."""
         if working:
             still = f" and virtual time stands still {timer - self.time():g} s before a timer"
-            return f"{working} external work is under way{still if timer < math.inf else ''}"
+            what = f"{self.clock.working} external, {self._count_bodies()} in threads or processes of coordinators"
+            return f"real work is under way ({what}){still if timer < math.inf else ''}"
         if len(self._selector_map) > self._own_files:
             return f"I/O is waited for on {len(self._selector_map) - self._own_files} file(s)"
-        strangers = [thread.name for thread in threading.enumerate() if self._could_wake(thread)]
-        return f"these threads are alive: {', '.join(sorted(strangers))}" if strangers else None
-
-    def _could_wake(self, thread: threading.Thread) -> bool:
-        return thread is not threading.current_thread() and not thread.name.startswith(_COUNTED_THREADS)
+        younger = set(threading.enumerate()) - set(self._older_threads) - {threading.current_thread()}
+        names = [thread.name for thread in younger if not thread.name.startswith(_COUNTED_THREADS)]
+        return f"these threads are alive: {', '.join(sorted(names))}" if names else None
 
 
 def run(main: Coroutine[Any, Any, T], *, clock: VirtualClock | None = None, debug: bool | None = None) -> T:

@@ -1,0 +1,177 @@
+"""Handlers that take their time: a bounded queue in front of a few tasks.
+
+What does not fit pushes out the oldest, because the newest says more about now; it is counted. There are no
+workers: a task exists while a handler runs, so a sink that nobody closes leaves nothing behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+    from contextvars import Context
+
+    from .event import SignalEvent
+    from .isolation import Isolation
+    from .subscription import Subscription
+
+__all__ = ["AsyncHandlers"]
+
+_UNWIND = 1.0
+"""Seconds that handlers get to unwind after they were cancelled."""
+
+
+class _Call(NamedTuple):
+    """One event for one handler; `started` is the coroutine that a plain function turned out to return."""
+
+    subscription: Subscription
+    event: SignalEvent[Any]
+    context: Context
+    started: Coroutine[Any, Any, object] | None
+
+
+class AsyncHandlers:
+    """Run asynchronous handlers: at most `max_concurrent` at once, at most `max_queued` calls waiting.
+
+    Calls start in the order of the events, each in a context of its own. They run on the loop given to
+    `bind`; before that, they wait. Everything but `dropped` counts happens on that loop's thread.
+    """
+
+    __slots__ = (
+        "_calls",
+        "_isolation",
+        "_loop",
+        "_max_concurrent",
+        "_max_queued",
+        "_tasks",
+        "_waiters",
+        "cancelled",
+        "dropped",
+        "failed",
+        "processed",
+    )
+
+    def __init__(self, isolation: Isolation, *, max_concurrent: int, max_queued: int) -> None:
+        self.processed = self.failed = self.cancelled = self.dropped = 0
+        self._isolation = isolation
+        self._max_concurrent = max_concurrent
+        self._max_queued = max_queued
+        self._calls: deque[_Call] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiters: list[asyncio.Future[None]] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def queued(self) -> int:
+        """Return how many calls wait."""
+        return len(self._calls)
+
+    @property
+    def running(self) -> int:
+        """Return how many calls run."""
+        return len(self._tasks)
+
+    def bind(self, loop: asyncio.AbstractEventLoop | None) -> None:
+        """Run the calls on this loop from now on; those of another loop ended with it."""
+        self._loop = loop
+        self._tasks = set()
+        self._waiters = []
+        self.pump()
+
+    def put(
+        self,
+        subscription: Subscription,
+        event: SignalEvent[Any],
+        context: Context,
+        started: Coroutine[Any, Any, object] | None = None,
+    ) -> None:
+        """Queue a call, pushing out the oldest if there is no room."""
+        self._calls.append(_Call(subscription, event, context, started))
+        self.pump()
+        if len(self._calls) > self._max_queued:
+            self._drop(self._calls.popleft())
+
+    def pump(self) -> None:
+        """Start what may start."""
+        loop = self._loop
+        while self._calls and loop is not None and len(self._tasks) < self._max_concurrent:
+            call = self._calls.popleft()
+            task = loop.create_task(self._run(call), context=call.context)
+            self._tasks.add(task)
+            task.add_done_callback(self._on_done)
+
+    def forget(self, subscription: Subscription) -> None:
+        """Let go of the calls of a subscription that was cancelled."""
+        kept = [call for call in self._calls if call.subscription is not subscription]
+        for call in self._calls:
+            if call.subscription is subscription and call.started is not None:
+                call.started.close()
+        self._calls = deque(kept)
+
+    def drop_all(self) -> None:
+        """Let go of everything that waits, and count it as dropped."""
+        while self._calls:
+            self._drop(self._calls.popleft())
+
+    async def join(self) -> None:
+        """Wait until nothing waits and nothing runs, except for whoever asks."""
+        loop = asyncio.get_running_loop()
+        asking = asyncio.current_task()
+        self.pump()
+        while self._calls or self._tasks - {cast("asyncio.Task[None]", asking)}:
+            waiter = loop.create_future()
+            self._waiters.append(waiter)
+            await waiter
+
+    async def aclose(self, budget: float | None) -> None:
+        """Wait for what waits and runs, for `budget` seconds; then drop and cancel it."""
+        try:
+            async with asyncio.timeout(budget):
+                await self.join()
+        except TimeoutError:
+            pass
+        finally:
+            self.drop_all()
+            left = self._tasks - {cast("asyncio.Task[None]", asyncio.current_task())}
+            for task in left:
+                task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=_UNWIND)
+
+    async def _run(self, call: _Call) -> None:
+        subscription, event, _, started = call
+        del call
+        try:
+            await cast("Coroutine[Any, Any, object]", started or subscription.handler(event))
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            if cast("asyncio.Task[None]", asyncio.current_task()).cancelling():
+                raise
+        except (KeyboardInterrupt, SystemExit):
+            self.failed += 1
+            raise
+        except BaseException as error:  # noqa: BLE001 - a handler must not break what it listens to
+            self.failed += 1
+            self._isolation.report(error, event, subscription.handler)
+        else:
+            self.processed += 1
+
+    def _on_done(self, task: asyncio.Task[None]) -> None:
+        if task not in self._tasks:
+            return  # it ran on an earlier loop
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # so that asyncio does not tell of it again
+            self.pump()
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _drop(self, call: _Call) -> None:
+        self.dropped += 1
+        if call.started is not None:
+            call.started.close()
