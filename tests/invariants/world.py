@@ -386,7 +386,10 @@ class World:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
-    def close(self) -> None:
-        """Let go of the loop; the coordinator has been closed before."""
+    def close(self, *, in_order: bool = True) -> None:
+        """Let go of the loop; if all is in order the coordinator has been closed and no task is left."""
         logging.disable(logging.NOTSET)
-        self.stepped.close()
+        if in_order:
+            self.stepped.close()
+        else:
+            self.stepped.abandon(self.coordinator.engine.release)
