@@ -135,7 +135,7 @@ class TestErrorInfo:
         gc.disable()
         try:
             try:
-                raise KeyError(payload)  # noqa: TRY301 - raised for its traceback
+                raise KeyError(payload)
             except KeyError as error:
                 info = ErrorInfo.of(error, "message")
             del payload

@@ -89,6 +89,7 @@ async def test_cancelling_a_handle_from_another_operation():
             operations[0].cancel()
             return item
         await asyncio.sleep(100)
+        return None
 
     async with WorkCoordinator(body, max_concurrency=2) as coordinator:
         operations = [await coordinator.enqueue("first")]

@@ -209,7 +209,7 @@ class TestFailing:
         async def inner(_item):
             pass
 
-        async with WorkCoordinator(lambda item: inner(item)) as coordinator:
+        async with WorkCoordinator(lambda item: inner(item)) as coordinator:  # noqa: PLW0108 - that is the mistake
             with pytest.raises(InvalidBody, match="plain function that returned a coroutine.*use an async def"):
                 await coordinator.run(1)
 

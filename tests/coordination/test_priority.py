@@ -116,7 +116,7 @@ class TestStrict:
         body = Recorder()
         async with PriorityWorkCoordinator(body, lanes=HIGH_LOW, max_concurrency=1) as coordinator:
             coordinator.pause()
-            for each in range(10):
+            for _each in range(10):
                 await coordinator.enqueue("l", lane="low")
                 await coordinator.enqueue("h", lane="high")
             coordinator.resume()

@@ -20,7 +20,6 @@ from ephemerals import (
     WorkCoordinator,
     current_operation,
 )
-from ephemerals.coordination.pools import busy_workers
 from ephemerals.testing import VirtualClock, assert_quiet, run
 
 
@@ -236,35 +235,13 @@ async def test_partials_methods_and_callable_objects_run_in_threads_too():
         assert await coordinator.run(5) == ("bound", 5)
 
 
-def test_a_loop_that_goes_away_under_a_thread_leaves_nothing_counted():
-    body = Blocking()
-
-    async def main():
-        coordinator = WorkCoordinator(body)
-        await coordinator.enqueue(1)
-        await until(lambda: body.running == 1)
-        return coordinator
-
-    loop = asyncio.new_event_loop()
-    coordinator = loop.run_until_complete(main())
-    before = busy_workers()
-    loop.close()
-    body.released.set()
-    deadline = time.monotonic() + 10
-    while busy_workers() >= before and time.monotonic() < deadline:
-        time.sleep(0.001)
-    assert busy_workers() == before - 1
-    coordinator.cancel()
-
-
 class TestFromThreads:
     async def test_an_item_may_come_from_any_thread(self):  # report R57
         async def body(item):
             return item * 2
 
         def enqueue(item):
-            operation = coordinator.enqueue_threadsafe(item, metadata={"item": item}).result(10)
-            return operation
+            return coordinator.enqueue_threadsafe(item, metadata={"item": item}).result(10)
 
         async with WorkCoordinator(body) as coordinator:
             operations = await asyncio.gather(*[asyncio.to_thread(enqueue, each) for each in range(20)])

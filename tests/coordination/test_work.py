@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 
 import pytest
@@ -182,7 +183,7 @@ class TestRunning:
             for item in range(1000):
                 await coordinator.enqueue(item)
             watcher.cancel()
-            steps = [after - before for before, after in zip(turns, turns[1:], strict=False)]
+            steps = [after - before for before, after in itertools.pairwise(turns)]
             assert len(turns) >= 15
             assert max(steps) <= 64
             await coordinator.cancel()

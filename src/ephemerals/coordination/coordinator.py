@@ -155,7 +155,8 @@ class Coordinator(Generic[T, R]):
         Raise `CoordinatorError` at once if called on the loop's own thread, where waiting for the future would block
         the loop, or before the coordinator was used on a loop.
         """
-        return asyncio.run_coroutine_threadsafe(self.enqueue(item, metadata=metadata), self._foreign_loop())
+        loop = self._foreign_loop()  # first: if it raises, no coroutine is left without somebody to await it
+        return asyncio.run_coroutine_threadsafe(self.enqueue(item, metadata=metadata), loop)
 
     def _foreign_loop(self) -> asyncio.AbstractEventLoop:
         loop = self.engine.loop
