@@ -78,7 +78,7 @@ def nothing_attached(error):
 
 
 def deep(levels):
-    return deep(levels - 1) if levels else [][1]
+    return deep(levels - 1) if levels else [][1]  # noqa: PLE0643 - it is to fail
 
 
 class TestErrorInfo:
