@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from .delivery import running_loop
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from .event import SignalEvent
     from .subscription import Subscription
 
-__all__ = ["Buffer", "SignalStream"]
+__all__ = ["Buffer", "SignalStream", "resolve"]
 
 
 class Buffer:
@@ -66,11 +67,7 @@ class Buffer:
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
-            loop = waiter.get_loop()
-            if loop is running_loop():
-                _resolve(waiter)
-            elif not loop.is_closed():
-                loop.call_soon_threadsafe(_resolve, waiter)
+            resolve(waiter)
 
 
 class SignalStream:
@@ -114,6 +111,12 @@ class SignalStream:
         self._subscription.cancel()
 
 
-def _resolve(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+def resolve(waiter: asyncio.Future[None]) -> None:
+    """Wake whoever waits for a future, on whatever loop it waits; repeating it does nothing."""
+    loop = waiter.get_loop()
+    if loop is running_loop():
+        if not waiter.done():
+            waiter.set_result(None)
+    elif not loop.is_closed():
+        with suppress(RuntimeError):  # closed this very moment
+            loop.call_soon_threadsafe(resolve, waiter)
