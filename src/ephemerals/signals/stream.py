@@ -36,9 +36,10 @@ class Buffer:
 
     def put(self, event: SignalEvent[Any]) -> None:
         """Take an event, pushing out the oldest if there is no room."""
-        if len(self.events) >= self.size:
-            self.events.popleft()
-            self.dropped += 1
+        while len(self.events) >= self.size:
+            with suppress(IndexError):  # another thread has just taken it
+                self.events.popleft()
+                self.dropped += 1
         self.events.append(event)
         self._wake()
 
@@ -49,20 +50,19 @@ class Buffer:
 
     async def take(self) -> SignalEvent[Any]:
         """Wait for an event and return it; `StopAsyncIteration` when none is left and none will come."""
-        while not self.events:
+        while True:
+            with suppress(IndexError):
+                return self.events.popleft()
             if self.is_ended:
                 raise StopAsyncIteration
-            waiter = asyncio.get_running_loop().create_future()
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            if self.events or self.is_ended:  # another thread was quicker
-                waiter.cancel()
-                continue
             try:
-                await waiter
+                if not self.events and not self.is_ended:  # else another thread was quicker
+                    await waiter
             finally:
-                if waiter in self._waiters:
+                with suppress(ValueError):
                     self._waiters.remove(waiter)
-        return self.events.popleft()
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
