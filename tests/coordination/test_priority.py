@@ -270,6 +270,12 @@ class TestChoosing:
                 coordinator.try_enqueue(1, lane=["unhashable"])
             assert coordinator.total_enqueued == 0
 
+    async def test_a_lane_may_be_chosen_from_another_thread(self):
+        async with PriorityWorkCoordinator(Recorder(), lanes=HIGH_LOW) as coordinator:
+            future = await asyncio.to_thread(coordinator.enqueue_threadsafe, 1, lane="high", metadata={"a": 1})
+            operation = await asyncio.wrap_future(future)
+            assert (operation.lane, dict(operation.metadata)) == ("high", {"a": 1})
+
     async def test_counts_are_a_picture_of_the_moment(self):  # fault P8
         async with PriorityWorkCoordinator(Recorder(), lanes=HIGH_LOW) as coordinator:
             coordinator.pause()

@@ -557,7 +557,7 @@ class Engine:
         self.schedule.finished(operation)
         if self.admission.line or self.admission.parked:
             self.admission.left(operation)
-        _logger.info("operation %s of coordinator %s was skipped: %s", format_id(operation.id), self.name, signal)
+        _log(logging.INFO, "operation %s of coordinator %s was skipped: %s", format_id(operation.id), self.name, signal)
         self._conclude(operation, _SKIPPED, signal)
 
     def _time_out(self, operation: Operation[Any]) -> None:
