@@ -12,9 +12,10 @@ from ephemerals.failure import qualified_name
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from ephemerals.snapshot import OperationSnapshot
     from tests.invariants.plans import Plan
     from tests.invariants.world import Ticket, World
+
+    from ephemerals.snapshot import OperationSnapshot
 
 ENDED = {"completed", "failed", "cancelled", "skipped"}
 

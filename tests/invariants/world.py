@@ -12,10 +12,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ephemerals.errors import CoordinatorClosed, CoordinatorFull, DeadlockError
-from ephemerals.operation import Operation
 from tests.invariants.scripts import CHILDREN, Broken, Script, Worse
 from tests.invariants.stepping import SteppedLoop
+
+from ephemerals.errors import CoordinatorClosed, CoordinatorFull, DeadlockError
+from ephemerals.operation import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -386,7 +387,10 @@ class World:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
-    def close(self) -> None:
-        """Let go of the loop; the coordinator has been closed before."""
+    def close(self, *, in_order: bool = True) -> None:
+        """Let go of the loop; if all is in order the coordinator has been closed and no task is left."""
         logging.disable(logging.NOTSET)
-        self.stepped.close()
+        if in_order:
+            self.stepped.close()
+        else:
+            self.stepped.abandon(self.coordinator.engine.release)

@@ -98,6 +98,7 @@ class Admission:
                 self._unlink(waiter)
             raise
         if refusal is not None:
+            self._unlink(waiter)
             raise refusal
 
     def used(self, operation: Operation[Any]) -> None:

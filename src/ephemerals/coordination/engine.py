@@ -11,12 +11,12 @@ counts add up at every point where somebody else can look.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import logging
 import sys
 import threading
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.errors import (
@@ -42,9 +42,10 @@ from .deadlines import Deadlines
 from .deadlock import Wait, stuck_operations
 from .lifetime import keep_while_busy, let_go, register
 from .pools import ProcessPool, ThreadPool
-from .privacy import hashed_key
+from .privacy import hashed_key, key_text
 from .reactions import Reactions, check_options, has_conditions
 from .report import CoordinatorStatistics, DrainReport, Quantiles
+from .signal_hooks import has_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
@@ -177,7 +178,7 @@ class Engine:
         self._context = contextvars.Context()
         if self._sink is not None:
             self._react(self._sink)
-        elif has_conditions(self.options, self.schedule) or self.options.on_signal or self.options.on_signal_retracted:
+        elif has_conditions(self.options, self.schedule) or has_hooks(self.options):
             self._make_sink()  # a body that starts at once must find its conditions watched
         self._limit = self.options.max_concurrency
         self._timeout = self.options.operation_timeout
@@ -268,6 +269,7 @@ class Engine:
             await self.admission.wait(operation, lambda waiter: self._note_wait(waiter, operation, for_room=True))
             try:
                 self.check_open()
+                self.accept(operation)
             except BaseException:
                 self.admission.give_back(operation)
                 raise
@@ -275,7 +277,6 @@ class Engine:
             if self.is_idle:
                 self._became_idle()  # nobody is about to come in any more
             raise
-        self.accept(operation)
         self.admission.used(operation)
 
     def enqueue_nowait(self, operation: Operation[Any]) -> bool:
@@ -284,7 +285,7 @@ class Engine:
             self.options.overflow == "drop_oldest" and self._drop_for(operation)
         ):
             self.rejected += 1
-            _logger.info("coordinator %s refused an item: %s", self.name, self._why_full(operation))
+            _log(logging.INFO, "coordinator %s refused an item: %s", self.name, self._why_full(operation))
             return False
         self.accept(operation)
         return True
@@ -294,12 +295,12 @@ class Engine:
         operation._order = self.total_enqueued
         operation._draft._enqueued = self._clock.monotonic()
         operation._draft._wall = self._clock.time()
+        self.schedule.push(operation)  # first, because a key's own comparison may raise
         self.total_enqueued += 1
         pending = self.window.pending
         if not pending and not self.window.running:
             keep_while_busy(self)
         pending[operation.id] = operation
-        self.schedule.push(operation)
         if not self._scheduled:
             self.wake()
 
@@ -325,7 +326,7 @@ class Engine:
             if victim is None:
                 return False
             self.dropped += 1
-            _logger.warning("coordinator %s dropped operation %s to make room", self.name, format_id(victim.id))
+            _log(logging.WARNING, "coordinator %s dropped operation %s to make room", self.name, format_id(victim.id))
             self._withdraw(victim, _CANCELLED, "it was dropped to make room for a newer one")
         return True
 
@@ -469,8 +470,14 @@ class Engine:
             return  # it belongs to the process this one was forked from, or to a loop that has gone
         if operation._timeout is not None:
             self._deadlines.discard(operation, operation._timeout)
-        self.schedule.finished(operation)
-        self._conclude(operation, status, outcome)
+        try:
+            self.schedule.finished(operation)
+            self._conclude(operation, status, outcome)
+        except Exception as error:  # noqa: BLE001 - an internal error must be heard by everybody who waits
+            if operation._draft._finished is None:
+                self.window.running[operation.id] = operation
+            self._break(error)
+            return
         if not self._scheduled and self.window.pending:
             self.wake()
 
@@ -479,14 +486,15 @@ class Engine:
         if operation.id not in self.window.running:
             return
         info = ErrorInfo.of(error, self.options.error_detail)
-        _logger.warning(
+        _log(
+            logging.WARNING,
             "operation %s (%s) of coordinator %s failed: %s at %s%s",
             format_id(operation.id),
             operation.name,
             self.name,
             info.type,
             info.place or "an unknown place",
-            "" if operation.key is None else f" [key {operation._draft.key!s}]",
+            "" if operation.key is None else f" [key {key_text(operation._draft.key)}]",
         )
         waiters, operation._waiters = operation._waiters, None
         kept = kept_form(error, is_shared=travels_on or bool(waiters))
@@ -549,7 +557,12 @@ class Engine:
         """Settle an operation that has not started."""
         del self.window.pending[operation.id]
         operation._status = status
-        self.schedule.withdrawn(operation)
+        try:
+            self.schedule.withdrawn(operation)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.window.pending[operation.id] = operation
+            self._break(error)
+            return
         if self.admission.line or self.admission.parked:
             self.admission.left(operation)
         self._conclude(operation, status, outcome)
@@ -576,16 +589,17 @@ class Engine:
 
     def _break(self, error: BaseException) -> None:
         """End everything after an internal error: nobody may wait for something that will never come."""
-        _logger.critical("coordinator %s is broken by an internal error", self.name, exc_info=error)
+        _log(logging.CRITICAL, "coordinator %s is broken by an internal error", self.name, exc_info=error)
         self._broken = kept_form(error, is_shared=False)
-        self.is_closed = True
-        self.admission.close(self._refusal)
+        self.complete()
         window = self.window
         for operation in [*window.pending.values(), *window.running.values()]:
             if operation._draft._finished is not None:
                 continue  # a hook has cancelled it meanwhile
             window.pending.pop(operation.id, None)
             window.running.pop(operation.id, None)
+            if operation._timeout is not None:
+                self._deadlines.discard(operation, operation._timeout)
             if operation._task is not None:
                 operation._task.cancel()
             refusal = self._refusal()
@@ -604,7 +618,7 @@ class Engine:
                 self.loop.call_soon(_raise, error)
         except BaseException as error:  # noqa: BLE001 - a hook may raise anything
             self.hook_errors += 1
-            _logger.warning("%s of coordinator %s raised %s", name, self.name, type(error).__qualname__)
+            _log(logging.WARNING, "%s of coordinator %s raised %s", name, self.name, type(error).__qualname__)
 
     def now(self) -> float:
         """Return the monotonic time in seconds."""
@@ -662,7 +676,7 @@ class Engine:
         if loop is None or self.is_on_own_loop:
             function(*arguments)
             return
-        with contextlib.suppress(RuntimeError):  # closed, maybe this very moment
+        with suppress(RuntimeError):  # closed, maybe this very moment
             loop.call_soon_threadsafe(function, *arguments, context=contextvars.Context())
 
     def look_again(self) -> None:
@@ -827,18 +841,19 @@ class Engine:
 
     async def wait_idle(self, within: float | None = None) -> bool:
         """Wait until idle, for at most `within` seconds (`None`: no limit); tell whether it is."""
-        self.bind()
-        if self.is_idle:
-            return True
-        if within == 0:
-            return False
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._idle_waiters[waiter] = None
-        try:
-            await asyncio.wait((waiter,), timeout=within)
-        finally:
-            self._idle_waiters.pop(waiter, None)
-        return self.is_idle
+        loop = self.bind()
+        deadline = None if within is None else loop.time() + within
+        while not self.is_idle:  # what woke it may have gone: an item was dropped for another, say
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
+                return False
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._idle_waiters[waiter] = None
+            try:
+                await asyncio.wait((waiter,), timeout=left)
+            finally:
+                self._idle_waiters.pop(waiter, None)
+        return True
 
     def _became_idle(self) -> None:
         let_go(self)
@@ -854,7 +869,8 @@ class Engine:
         if not await self.wait_idle(grace):
             self.cancel_all()
             if not await self.wait_idle(cancel_grace):
-                _logger.warning(
+                _log(
+                    logging.WARNING,
                     "coordinator %s closes while operations are still running: %s",
                     self.name,
                     ", ".join(f"{format_id(each.id)} ({each.name})" for each in self.window.running.values()),
@@ -1012,3 +1028,9 @@ def _fresh_context() -> contextvars.Context:
     if (link := cause.get()) is not None:
         context.run(cause.set, link)
     return context
+
+
+def _log(level: int, message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
+    """Log, and let nothing break if a handler or filter of the user raises."""
+    with suppress(Exception):
+        _logger.log(level, message, *arguments, exc_info=exc_info, stacklevel=2)

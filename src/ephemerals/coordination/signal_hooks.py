@@ -19,14 +19,21 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
+    from ephemerals.options import EphemeralOptions
     from ephemerals.signals import SignalEvent, SignalSink
 
     from .engine import Engine
 
-__all__ = ["SignalHooks"]
+__all__ = ["SignalHooks", "has_hooks"]
 
 _MAX_CONCURRENT: Final = 4
 _MAX_QUEUED: Final = 1000
+_OPTIONS: Final = (("on_signal", False), ("on_signal_retracted", True))
+
+
+def has_hooks(options: EphemeralOptions) -> bool:
+    """Tell whether there is anybody to be told of signals."""
+    return any(getattr(options, option) is not None for option, _ in _OPTIONS)
 
 
 class SignalHook:
@@ -81,7 +88,7 @@ class SignalHooks:
         self._handlers = AsyncHandlers(sink._isolation, max_concurrent=_MAX_CONCURRENT, max_queued=_MAX_QUEUED)
         self._hooks = [
             SignalHook(engine, sink, self._handlers, option, retractions=retractions)
-            for option, retractions in (("on_signal", False), ("on_signal_retracted", True))
+            for option, retractions in _OPTIONS
             if getattr(engine.options, option) is not None
         ]
         if self._hooks and engine.loop is not None:
