@@ -171,8 +171,8 @@ class OperationWindow:
 
     def snapshot(self) -> list[OperationSnapshot[Any]]:
         """Return a snapshot of each operation: ended ones as they ended, then running, then pending."""
-        live = [*self.running.values(), *self.pending.values()]
-        return self.ended() + [each.snapshot() for each in live]
+        ended = self.ended()  # first, because what expires calls a hook, which may end some of the others
+        return ended + [each.snapshot() for each in (*self.running.values(), *self.pending.values())]
 
     def is_pinned(self, operation_id: int) -> bool:
         """Tell whether an operation is pinned."""

@@ -91,6 +91,8 @@ class FifoSchedule:
         while queue:
             operation = queue.popleft()
             if operation._status is _PENDING:
+                if self._withdrawn and self._withdrawn == len(queue):
+                    self.clear()
                 return operation
             self._withdrawn -= 1
         return None
@@ -241,6 +243,8 @@ class KeyedSchedule:
             elif not state.ready:
                 del self._keys[key]
             self._live -= 1
+            if self._withdrawn and not self._live:
+                self.clear()
             return operation
         return None
 
