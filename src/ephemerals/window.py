@@ -247,9 +247,8 @@ class OperationWindow:
         """Finalize everything that has ended, whatever its pins, and stop the timer; later ones leave at once."""
         self._closed = True
         now = self._clock.monotonic()
-        for held in (self._aside, self._ended):
-            while held:
-                self._left(held.popitem(last=False)[1], FinalizationReason.SHUTDOWN, now)
+        while held := self._aside or self._ended:  # a hook that reads may move some from one to the other
+            self._left(held.popitem(last=False)[1], FinalizationReason.SHUTDOWN, now)
         self._forget()
 
     def _forget(self) -> None:

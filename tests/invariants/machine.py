@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-
-from ephemerals.errors import PinLimitReached
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from tests.invariants.checks import Watch, check_fates, check_finalized, check_orders
 from tests.invariants.scripts import Script, quiet_scripts, scripts
 from tests.invariants.world import KEY_FAILS, Ticket, World
+
+from ephemerals.errors import PinLimitReached
 
 if TYPE_CHECKING:
     import asyncio

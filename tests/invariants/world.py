@@ -12,10 +12,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ephemerals.errors import CoordinatorClosed, CoordinatorFull, DeadlockError
-from ephemerals.operation import Operation
 from tests.invariants.scripts import CHILDREN, Broken, Script, Worse
 from tests.invariants.stepping import SteppedLoop
+
+from ephemerals.errors import CoordinatorClosed, CoordinatorFull, DeadlockError
+from ephemerals.operation import Operation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

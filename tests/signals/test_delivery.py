@@ -63,7 +63,7 @@ class TestSubscribing:
         assert heard[1] == "by hand"
 
     def test_a_lambda_is_kept(self, sink, heard):
-        sink.subscribe("a", lambda event: heard.append(event))
+        sink.subscribe("a", lambda event: heard.append(event))  # noqa: PLW0108 - it is about lambdas
         sink.emit("a")
         assert heard
 
@@ -186,7 +186,11 @@ class TestErrors:
         (record,) = caplog.records
         assert "secret" not in record.getMessage()
         assert record.exc_info is None
-        for part in ("'a.b'", "TestErrors.test_it_is_logged_without_data_or_message.<locals>.fail", "ValueError"):
+        for part in (
+            "'a.b'",
+            "TestErrors.test_it_is_logged_without_data_or_message.<locals>.fail",
+            "ValueError",
+        ):
             assert part in record.getMessage()
 
     def test_it_is_offered_to_the_hook(self):

@@ -43,6 +43,7 @@ class Admission:
 
     __slots__ = (
         "_arrivals",
+        "_has_compartments",
         "_limit",
         "_open",
         "_parked_in",
@@ -57,6 +58,7 @@ class Admission:
     def __init__(self, limit: int | None, schedule: Schedule, pending: Sized) -> None:
         self._limit = limit
         self._schedule = schedule
+        self._has_compartments = schedule.has_compartments
         self._pending = pending
         self.line: _Line = OrderedDict()
         self.parked: dict[Hashable, _Line] = {}
@@ -80,7 +82,7 @@ class Admission:
         """Tell whether an operation may come in now, without overtaking anybody."""
         if self.line or self.reserved or (self._limit is not None and len(self._pending) >= self._limit):
             return False
-        return not self._schedule.has_compartments or self.compartment_without_room(operation) is None
+        return not self._has_compartments or self.compartment_without_room(operation) is None
 
     def compartment_without_room(self, operation: Operation[Any]) -> Hashable | None:
         """Return the compartment that keeps a newcomer out: full, or others wait for it; `None` if there is none."""
@@ -98,7 +100,7 @@ class Admission:
         waiter: Waiter = asyncio.get_running_loop().create_future()
         self._arrivals += 1
         place = _Place(self._arrivals, operation)
-        compartment = self.compartment_without_room(operation) if self._schedule.has_compartments else None
+        compartment = self.compartment_without_room(operation) if self._has_compartments else None
         if compartment is None:
             self.line[waiter] = place
         else:
@@ -140,7 +142,7 @@ class Admission:
             waiter, place = first
             self._unlink(waiter)
             operation = place.operation
-            if self._schedule.has_compartments and (full := self._full_compartment(operation)) is not None:
+            if self._has_compartments and (full := self._full_compartment(operation)) is not None:
                 self._park(waiter, place, full)
                 continue
             self.reserved.add(operation)
@@ -228,4 +230,3 @@ class Admission:
         if not parked:
             del self.parked[compartment]
             self._open.pop(compartment, None)
-

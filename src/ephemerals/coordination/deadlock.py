@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ephemerals.snapshot import OperationStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Hashable
 
     from ephemerals.operation import Operation
 
@@ -20,7 +20,7 @@ __all__ = ["Wait", "stuck_operations"]
 
 
 class Wait(NamedTuple):
-    """Say that a running operation waits for another to end, or for room to enqueue another."""
+    """Say that a running operation waits for another one to end, or for room to enqueue another."""
 
     waiting: Operation[Any]
     target: Operation[Any]
@@ -33,17 +33,16 @@ class Wait(NamedTuple):
         if not self.for_room and self.target.status is not OperationStatus.PENDING:
             return self.target not in stuck
         if len(stuck) >= limit:
-            return False  # nothing can start
+            return False  # nothing more can start
         if not self.for_room:
             return not schedule.saturated_by(self.target, stuck)
-        if not schedule.has_compartments:
-            return any(not schedule.saturated_by(each, stuck) for each in pending)
-        wanted = {compartment for compartment, _ in schedule.compartments(self.target)}
-        return any(
-            not schedule.saturated_by(each, stuck)
-            for each in pending
-            if wanted & {compartment for compartment, _ in schedule.compartments(each)} or not wanted
-        )
+        movable = [each for each in pending if not schedule.saturated_by(each, stuck)]
+        full = (each for each, bound in schedule.compartments(self.target) if schedule.count(each) >= bound)
+        return bool(movable) and all(any(_is_in(each, where, schedule) for each in movable) for where in full)
+
+
+def _is_in(operation: Operation[Any], where: Hashable, schedule: Schedule) -> bool:
+    return any(each == where for each, _ in schedule.compartments(operation))
 
 
 def stuck_operations(

@@ -15,6 +15,7 @@ import contextvars
 import logging
 import sys
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.errors import (
@@ -38,7 +39,7 @@ from .deadlines import Deadlines
 from .deadlock import Wait, stuck_operations
 from .lifetime import keep_while_busy, let_go, register
 from .pools import ProcessPool, ThreadPool
-from .privacy import hashed_key
+from .privacy import hashed_key, key_text
 from .report import CoordinatorStatistics, DrainReport, Quantiles
 
 if TYPE_CHECKING:
@@ -253,6 +254,7 @@ class Engine:
             await self.admission.wait(operation, lambda waiter: self._note_wait(waiter, operation, for_room=True))
             try:
                 self.check_open()
+                self.accept(operation)
             except BaseException:
                 self.admission.give_back(operation)
                 raise
@@ -260,7 +262,6 @@ class Engine:
             if self.is_idle:
                 self._became_idle()  # nobody is about to come in any more
             raise
-        self.accept(operation)
         self.admission.used(operation)
         if self._blocked:
             self._end_deadlock()  # a body may wait behind this one for room that it alone could make
@@ -271,7 +272,7 @@ class Engine:
             self.options.overflow == "drop_oldest" and self._drop_for(operation)
         ):
             self.rejected += 1
-            _logger.info("coordinator %s refused an item: %s", self.name, self._why_full(operation))
+            _log(logging.INFO, "coordinator %s refused an item: %s", self.name, self._why_full(operation))
             return False
         self.accept(operation)
         return True
@@ -281,12 +282,12 @@ class Engine:
         operation._order = self.total_enqueued
         operation._draft._enqueued = self._clock.monotonic()
         operation._draft._wall = self._clock.time()
+        self.schedule.push(operation)  # first, because a key's own comparison may raise
         self.total_enqueued += 1
         pending = self.window.pending
         if not pending and not self.window.running:
             keep_while_busy(self)
         pending[operation.id] = operation
-        self.schedule.push(operation)
         if not self._scheduled:
             self.wake()
 
@@ -312,7 +313,7 @@ class Engine:
             if victim is None:
                 return False
             self.dropped += 1
-            _logger.warning("coordinator %s dropped operation %s to make room", self.name, format_id(victim.id))
+            _log(logging.WARNING, "coordinator %s dropped operation %s to make room", self.name, format_id(victim.id))
             self._withdraw(victim, _CANCELLED, "it was dropped to make room for a newer one")
         return True
 
@@ -456,8 +457,14 @@ class Engine:
             return  # it belongs to the process this one was forked from, or to a loop that has gone
         if operation._timeout is not None:
             self._deadlines.discard(operation, operation._timeout)
-        self.schedule.finished(operation)
-        self._conclude(operation, status, outcome)
+        try:
+            self.schedule.finished(operation)
+            self._conclude(operation, status, outcome)
+        except Exception as error:  # noqa: BLE001 - an internal error must be heard by everybody who waits
+            if operation._draft._finished is None:
+                self.window.running[operation.id] = operation
+            self._break(error)
+            return
         if not self._scheduled and self.window.pending:
             self.wake()
 
@@ -466,14 +473,15 @@ class Engine:
         if operation.id not in self.window.running:
             return
         info = ErrorInfo.of(error, self.options.error_detail)
-        _logger.warning(
+        _log(
+            logging.WARNING,
             "operation %s (%s) of coordinator %s failed: %s at %s%s",
             format_id(operation.id),
             operation.name,
             self.name,
             info.type,
             info.place or "an unknown place",
-            "" if operation.key is None else f" [key {operation._draft.key!s}]",
+            "" if operation.key is None else f" [key {key_text(operation._draft.key)}]",
         )
         waiters, operation._waiters = operation._waiters, None
         kept = kept_form(error, is_shared=travels_on or bool(waiters))
@@ -535,7 +543,12 @@ class Engine:
         """Settle an operation that has not started."""
         del self.window.pending[operation.id]
         operation._status = status
-        self.schedule.withdrawn(operation)
+        try:
+            self.schedule.withdrawn(operation)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.window.pending[operation.id] = operation
+            self._break(error)
+            return
         if self.admission.line or self.admission.parked:
             self.admission.left(operation)
         self._conclude(operation, status, outcome)
@@ -562,16 +575,17 @@ class Engine:
 
     def _break(self, error: BaseException) -> None:
         """End everything after an internal error: nobody may wait for something that will never come."""
-        _logger.critical("coordinator %s is broken by an internal error", self.name, exc_info=error)
+        _log(logging.CRITICAL, "coordinator %s is broken by an internal error", self.name, exc_info=error)
         self._broken = kept_form(error, is_shared=False)
-        self.is_closed = True
-        self.admission.close(self._refusal)
+        self.complete()
         window = self.window
         for operation in [*window.pending.values(), *window.running.values()]:
             if operation._draft._finished is not None:
                 continue  # a hook has cancelled it meanwhile
             window.pending.pop(operation.id, None)
             window.running.pop(operation.id, None)
+            if operation._timeout is not None:
+                self._deadlines.discard(operation, operation._timeout)
             if operation._task is not None:
                 operation._task.cancel()
             refusal = self._refusal()
@@ -590,7 +604,7 @@ class Engine:
                 self.loop.call_soon(_raise, error)
         except BaseException as error:  # noqa: BLE001 - a hook may raise anything
             self.hook_errors += 1
-            _logger.warning("%s of coordinator %s raised %s", name, self.name, type(error).__qualname__)
+            _log(logging.WARNING, "%s of coordinator %s raised %s", name, self.name, type(error).__qualname__)
 
     def now(self) -> float:
         """Return the monotonic time in seconds."""
@@ -714,12 +728,16 @@ class Engine:
     def _unblock(self, waiter: asyncio.Future[Any]) -> None:
         self._blocked.pop(waiter, None)
 
-    def _deadlock(self, newest: Wait | None = None, *, besides: Collection[Operation[Any]] = ()) -> DeadlockError | None:
+    def _deadlock(
+        self, newest: Wait | None = None, *, besides: Collection[Operation[Any]] = ()
+    ) -> DeadlockError | None:
         """Look for operations that can never go on, besides some that will be told so."""
         if self.is_paused or not self._blocked or (self._gate is not None and self._gate.holds):
             return None
         waits = [
-            wait for waiter, wait in self._blocked.items() if not waiter.done() and wait.waiting not in besides
+            wait
+            for waiter, wait in self._blocked.items()
+            if not (waiter.done() or wait.waiting.has_ended or wait.waiting in besides)
         ]
         pending = [*self.window.pending.values(), *self.admission.reserved]
         stuck = stuck_operations(waits, self.schedule, pending, self._limit, newest)
@@ -736,7 +754,9 @@ class Engine:
         """
         told: set[Operation[Any]] = set()
         while (error := self._deadlock(besides=told)) is not None:
-            told.add(next(wait.waiting for wait in reversed(self._blocked.values()) if wait.waiting.id in error.operations))
+            told.add(
+                next(wait.waiting for wait in reversed(self._blocked.values()) if wait.waiting.id in error.operations)
+            )
             for waiter, wait in self._blocked.items():
                 if wait.waiting in told and not waiter.done():
                     waiter.set_result(error)
@@ -805,18 +825,19 @@ class Engine:
 
     async def wait_idle(self, within: float | None = None) -> bool:
         """Wait until idle, for at most `within` seconds (`None`: no limit); tell whether it is."""
-        self.bind()
-        if self.is_idle:
-            return True
-        if within == 0:
-            return False
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._idle_waiters[waiter] = None
-        try:
-            await asyncio.wait((waiter,), timeout=within)
-        finally:
-            self._idle_waiters.pop(waiter, None)
-        return self.is_idle
+        loop = self.bind()
+        deadline = None if within is None else loop.time() + within
+        while not self.is_idle:  # what woke it may have gone: an item was dropped for another, say
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
+                return False
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._idle_waiters[waiter] = None
+            try:
+                await asyncio.wait((waiter,), timeout=left)
+            finally:
+                self._idle_waiters.pop(waiter, None)
+        return True
 
     def _became_idle(self) -> None:
         let_go(self)
@@ -832,7 +853,8 @@ class Engine:
         if not await self.wait_idle(grace):
             self.cancel_all()
             if not await self.wait_idle(cancel_grace):
-                _logger.warning(
+                _log(
+                    logging.WARNING,
                     "coordinator %s closes while operations are still running: %s",
                     self.name,
                     ", ".join(f"{format_id(each.id)} ({each.name})" for each in self.window.running.values()),
@@ -976,3 +998,9 @@ class Engine:
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def _log(level: int, message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
+    """Log, and let nothing break if a handler or filter of the user raises."""
+    with suppress(Exception):
+        _logger.log(level, message, *arguments, exc_info=exc_info, stacklevel=2)

@@ -142,8 +142,8 @@ class LaneSchedule:
     def push(self, operation: Operation[Any]) -> None:
         """Take in an operation that has just been accepted."""
         state = self.lane(operation.lane)
-        state.pending += 1
         state.schedule.push(operation)
+        state.pending += 1
 
     def pop(self) -> Operation[Any] | None:
         """Give out the next operation that may start; `None` if there is none."""

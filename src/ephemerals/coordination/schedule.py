@@ -75,7 +75,10 @@ class FifoSchedule:
 
     __slots__ = ("_queue", "_withdrawn")
 
-    has_compartments: Final = False
+    @property
+    def has_compartments(self) -> bool:
+        """Tell whether some items have bounds of their own; here none has."""
+        return False
 
     def __init__(self) -> None:
         self._queue: deque[Operation[Any]] = deque()
@@ -209,10 +212,10 @@ class KeyedSchedule:
     def push(self, operation: Operation[Any]) -> None:
         """Take in an operation that has just been accepted."""
         key = operation.key
-        self._live += 1
         state = self._keys.get(key)
         if state is None:
             state = self._keys[key] = _Key()
+        self._live += 1
         if not state.waiting and self._has_place(key, state):
             state.ready += 1
             operation._is_ready = True

@@ -143,6 +143,8 @@ class AsyncHandlers:
 
     async def _run(self, call: _Call) -> None:
         subscription, event, _, started = call
+        if started is None and not subscription.is_active:
+            return
         del call
         try:
             await cast("Coroutine[Any, Any, object]", started or subscription.handler(event))

@@ -172,7 +172,7 @@ class SignalSink(Forgetting):
                 route = self._routes.get(name) or self._table.find(name)
                 for watch in route.watches:
                     self._change(watch, event)
-                if self._watched:
+                if self._present:
                     self._settle(now)
                 if route.listeners:
                     listeners = route.listeners
@@ -219,7 +219,7 @@ class SignalSink(Forgetting):
             yield None
             return
         with self._lock:
-            self._index.refresh(self.clock.monotonic())
+            self._refresh()
             self._index.hold(event)
         try:
             yield event
@@ -354,11 +354,9 @@ class SignalSink(Forgetting):
         with self._lock:
             if self._is_closed:
                 raise SinkClosed(self.name)
-            now = self.clock.monotonic()
-            self._index.refresh(now)
+            now = self._refresh()
             self._table.add(watch)
-            watch._event = self._newest(watch.pattern)
-            self._watched |= watch._event is not None
+            self._set(watch, self._newest(watch.pattern))
         self._attach()
         with self._lock:
             self._arm(now)
@@ -370,6 +368,8 @@ class SignalSink(Forgetting):
             self._table.remove(listener)
             if isinstance(listener, Subscription):
                 self._handlers.forget(listener)
+            else:
+                self._set(listener, None)
 
     # How it is doing, and the end.
 
