@@ -25,7 +25,7 @@ ENDINGS = ("drain", "aclose", "cancel", "complete", "cancel and wait", "drain fo
 LONG = 100.0
 
 numbers = st.integers(0, 30)
-keys = st.sampled_from(("a", "b", "c", "a", "b", KEY_FAILS))
+keys = st.sampled_from(("a", "b", "c", "a", "b", None, KEY_FAILS))
 lanes = st.sampled_from(("hot", "normal", "cold"))
 graces = st.sampled_from((0.0, 0.5, 5.0))
 

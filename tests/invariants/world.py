@@ -389,8 +389,10 @@ class World:
 
     def close(self, *, in_order: bool = True) -> None:
         """Let go of the loop; if all is in order the coordinator has been closed and no task is left."""
-        logging.disable(logging.NOTSET)
-        if in_order:
-            self.stepped.close()
-        else:
-            self.stepped.abandon(self.coordinator.engine.release)
+        try:
+            if in_order:
+                self.stepped.close()
+            else:
+                self.stepped.abandon(self.coordinator.engine.release)
+        finally:
+            logging.disable(logging.NOTSET)

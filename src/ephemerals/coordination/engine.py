@@ -48,7 +48,7 @@ from .report import CoordinatorStatistics, DrainReport, Quantiles
 from .signal_hooks import has_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Collection, Hashable, Mapping
 
     from ephemerals.options import EphemeralOptions
     from ephemerals.signals import SignalEvent
@@ -278,6 +278,8 @@ class Engine:
                 self._became_idle()  # nobody is about to come in any more
             raise
         self.admission.used(operation)
+        if self._blocked:
+            self._end_deadlock()  # a body may wait behind this one for room that it alone could make
 
     def enqueue_nowait(self, operation: Operation[Any]) -> bool:
         """Accept an operation if there is room or room can be made by dropping; tell whether it was accepted."""
@@ -749,33 +751,48 @@ class Engine:
             return
         if caller is operation:
             raise DeadlockError(self.name, (caller.id,), f"{caller!r} awaits itself")
-        self._blocked[waiter] = Wait(caller, operation, for_room)
+        self._blocked[waiter] = wait = Wait(caller, operation, for_room)
         if for_room:
             waiter.add_done_callback(self._unblock)
-        if (error := self._deadlock()) is not None:
+        if (error := self._deadlock(wait)) is not None:
             self._blocked.pop(waiter, None)
             raise error
 
     def _unblock(self, waiter: asyncio.Future[Any]) -> None:
         self._blocked.pop(waiter, None)
 
-    def _deadlock(self) -> DeadlockError | None:
+    def _deadlock(
+        self, newest: Wait | None = None, *, besides: Collection[Operation[Any]] = ()
+    ) -> DeadlockError | None:
+        """Look for operations that can never go on, besides some that will be told so."""
         if self.is_paused or not self._blocked or (self._gate is not None and self._gate.is_holding):
             return None
-        stuck = stuck_operations(self._blocked.values(), self.schedule, self.window.pending.values(), self._limit)
+        waits = [
+            wait
+            for waiter, wait in self._blocked.items()
+            if not (waiter.done() or wait.waiting.has_ended or wait.waiting in besides)
+        ]
+        pending = [*self.window.pending.values(), *self.admission.reserved]
+        stuck = stuck_operations(waits, self.schedule, pending, self._limit, newest)
         if not stuck:
             return None
         listing = ", ".join(f"{format_id(each.id)} {each.name}" for each in stuck)
         return DeadlockError(self.name, [each.id for each in stuck], listing)
 
     def _end_deadlock(self) -> None:
-        """Wake one of those that wait in a deadlock which a lower limit, or the end of a pause, has brought about."""
-        if (error := self._deadlock()) is None:
-            return
-        for waiter, wait in reversed(self._blocked.items()):
-            if wait.waiting.id in error.operations and not waiter.done():
-                waiter.set_result(error)
-                return
+        """Wake those whose waits can never end, the newest first, until the others can go on.
+
+        A wait is looked at when it begins; this is for what happens later: a lower limit, the end of a pause, others
+        who took the room.
+        """
+        told: set[Operation[Any]] = set()
+        while (error := self._deadlock(besides=told)) is not None:
+            told.add(
+                next(wait.waiting for wait in reversed(self._blocked.values()) if wait.waiting.id in error.operations)
+            )
+            for waiter, wait in self._blocked.items():
+                if wait.waiting in told and not waiter.done():
+                    waiter.set_result(error)
 
     # Control.
 
