@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.coordinators import assert_adds_up, every_coordinator
 
 from ephemerals import OperationCancelled, WorkCoordinator
 from ephemerals.testing import VirtualClock, assert_quiet
-from tests.coordinators import assert_adds_up, every_coordinator
 
 
 async def outcome(awaitable):
@@ -89,6 +89,7 @@ async def test_cancelling_a_handle_from_another_operation():
             operations[0].cancel()
             return item
         await asyncio.sleep(100)
+        return None
 
     async with WorkCoordinator(body, max_concurrency=2) as coordinator:
         operations = [await coordinator.enqueue("first")]

@@ -6,8 +6,9 @@ import asyncio
 import contextvars
 import threading
 
-from ephemerals import WorkCoordinator
 from tests.coordinators import every_coordinator
+
+from ephemerals import WorkCoordinator
 
 variable = contextvars.ContextVar("variable", default="empty")
 

@@ -6,6 +6,7 @@ import asyncio
 import logging
 
 import pytest
+from tests.coordinators import assert_adds_up, every_coordinator
 
 from ephemerals import (
     CoordinatorBroken,
@@ -21,15 +22,14 @@ from ephemerals import (
 )
 from ephemerals.coordination.schedule import FifoSchedule
 from ephemerals.testing import VirtualClock, assert_quiet, run
-from tests.coordinators import assert_adds_up, every_coordinator
 
 
-class Unprintable(Exception):  # noqa: N818
+class Unprintable(Exception):
     def __str__(self):
         raise RuntimeError("no text")
 
 
-class Uncopyable(Exception):  # noqa: N818
+class Uncopyable(Exception):
     @property
     def __dict__(self):
         raise RuntimeError("no copy")
@@ -209,7 +209,7 @@ class TestFailing:
         async def inner(_item):
             pass
 
-        async with WorkCoordinator(lambda item: inner(item)) as coordinator:
+        async with WorkCoordinator(lambda item: inner(item)) as coordinator:  # noqa: PLW0108 - that is the mistake
             with pytest.raises(InvalidBody, match="plain function that returned a coroutine.*use an async def"):
                 await coordinator.run(1)
 

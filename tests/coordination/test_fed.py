@@ -6,6 +6,7 @@ import asyncio
 import contextvars
 
 import pytest
+from tests.coordinators import assert_adds_up
 
 from ephemerals import (
     InvalidOptionType,
@@ -16,7 +17,6 @@ from ephemerals import (
     WorkCoordinator,
 )
 from ephemerals.testing import VirtualClock, assert_quiet, run
-from tests.coordinators import assert_adds_up
 
 
 class Source:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
+from tests.coordinators import assert_adds_up
 
 from ephemerals import (
     CoordinatorFull,
@@ -17,7 +18,6 @@ from ephemerals import (
     ResultCoordinator,
 )
 from ephemerals.testing import VirtualClock, assert_quiet
-from tests.coordinators import assert_adds_up
 
 
 class Recorder:
@@ -308,6 +308,13 @@ class TestKeys:
             with pytest.raises(AttributeError):
                 await coordinator.enqueue("no user")
             assert coordinator.total_enqueued == 0
+
+    async def test_none_is_no_key_and_orders_nothing(self):
+        body = Recorder()
+        async with KeyedWorkCoordinator(lambda _: None, body, max_concurrency=4) as coordinator:
+            await coordinator.enqueue_many("abc")
+            await coordinator.join()
+        assert body.peak == 3
 
     async def test_keys_are_compared_as_objects(self):  # fault K9
         body = Recorder()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from tests.coordinators import assert_adds_up
 
 from ephemerals import (
     CoordinatorFull,
@@ -16,7 +17,6 @@ from ephemerals import (
     UnknownLane,
 )
 from ephemerals.testing import VirtualClock, assert_quiet
-from tests.coordinators import assert_adds_up
 
 HIGH_LOW = [Lane("high"), Lane("low")]
 
@@ -116,7 +116,7 @@ class TestStrict:
         body = Recorder()
         async with PriorityWorkCoordinator(body, lanes=HIGH_LOW, max_concurrency=1) as coordinator:
             coordinator.pause()
-            for each in range(10):
+            for _each in range(10):
                 await coordinator.enqueue("l", lane="low")
                 await coordinator.enqueue("h", lane="high")
             coordinator.resume()

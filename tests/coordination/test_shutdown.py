@@ -8,6 +8,7 @@ import itertools
 import weakref
 
 import pytest
+from tests.coordinators import assert_adds_up, every_coordinator
 
 from ephemerals import (
     CoordinatorClosed,
@@ -17,7 +18,6 @@ from ephemerals import (
     WorkCoordinator,
 )
 from ephemerals.testing import VirtualClock, assert_quiet
-from tests.coordinators import assert_adds_up, every_coordinator
 
 
 class Sleeper:

@@ -9,6 +9,7 @@ import time
 from functools import partial
 
 import pytest
+from tests.coordinators import assert_adds_up, every_coordinator
 
 from ephemerals import (
     CoordinatorError,
@@ -20,7 +21,6 @@ from ephemerals import (
     current_operation,
 )
 from ephemerals.testing import VirtualClock, assert_quiet, run
-from tests.coordinators import assert_adds_up, every_coordinator
 
 
 class Blocking:
@@ -241,8 +241,7 @@ class TestFromThreads:
             return item * 2
 
         def enqueue(item):
-            operation = coordinator.enqueue_threadsafe(item, metadata={"item": item}).result(10)
-            return operation
+            return coordinator.enqueue_threadsafe(item, metadata={"item": item}).result(10)
 
         async with WorkCoordinator(body) as coordinator:
             operations = await asyncio.gather(*[asyncio.to_thread(enqueue, each) for each in range(20)])

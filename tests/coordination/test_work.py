@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 
 import pytest
+from tests.coordinators import assert_adds_up, every_coordinator
 
 from ephemerals import (
     CoordinatorClosed,
@@ -20,7 +22,6 @@ from ephemerals import (
     WorkCoordinator,
 )
 from ephemerals.testing import VirtualClock, assert_quiet
-from tests.coordinators import assert_adds_up, every_coordinator
 
 
 class Gate:
@@ -182,7 +183,7 @@ class TestRunning:
             for item in range(1000):
                 await coordinator.enqueue(item)
             watcher.cancel()
-            steps = [after - before for before, after in zip(turns, turns[1:], strict=False)]
+            steps = [after - before for before, after in itertools.pairwise(turns)]
             assert len(turns) >= 15
             assert max(steps) <= 64
             await coordinator.cancel()
@@ -193,7 +194,13 @@ class TestRunning:
             await coordinator.join()
             counts = coordinator.statistics()
             assert (counts.name, counts.max_concurrency, counts.max_pending) == ("mail", 1, 50)
-            assert (counts.completed, counts.tracked, counts.waiting, counts.rejected, counts.dropped) == (10, 10, 0, 0, 0)
+            assert (counts.completed, counts.tracked, counts.waiting, counts.rejected, counts.dropped) == (
+                10,
+                10,
+                0,
+                0,
+                0,
+            )
             assert (counts.run_time.p50, counts.run_time.longest) == (1, 1)
             assert (counts.waiting_time.p50, counts.waiting_time.p90, counts.waiting_time.longest) == (5, 9, 9)
             assert (counts.is_paused, counts.is_closed, counts.hook_errors, counts.pinned) == (False, False, 0, 0)

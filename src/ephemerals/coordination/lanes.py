@@ -72,10 +72,7 @@ class LaneState:
         limit = self.lane.max_concurrency
         if not self.pending or (limit is not None and self.active >= limit):
             return False
-        if self.deferral is not None and self.deferral.holds:
-            self.deferral.note_held_back()
-            return False
-        return True
+        return self.deferral is None or not self.deferral.holds_back()
 
     def pop(self) -> Operation[Any] | None:
         """Give out its next item."""

@@ -2,7 +2,8 @@
 
 A schedule holds the pending operations of an engine and answers one question in constant time: which one may start
 now? It is told what starts (by being asked), what ends and what is withdrawn. A withdrawn operation is passed over
-when its turn comes; once such leftovers outnumber the rest, or are all that is left, they are swept.
+when its turn comes; once such leftovers outnumber the rest they are swept, so they never pile up, and none outlives
+the last that waits.
 """
 
 from __future__ import annotations
