@@ -830,12 +830,12 @@ class Engine:
             if operation.id not in self.window.pending:
                 return False
             if self.is_orphaned:
-                self._leave_loop()
+                self.leave_loop()
             else:
                 self._withdraw(operation, _CANCELLED, None)
             return True
         if self.is_orphaned:
-            self._leave_loop()
+            self.leave_loop()
             return True
         if operation._stop is None:
             operation._stop = "cancelled"
@@ -858,7 +858,7 @@ class Engine:
         """Close the intake; those who wait for room are refused."""
         if not self.is_closed:
             if self.is_orphaned:
-                self._leave_loop()
+                self.leave_loop()
             self.is_closed = True
             self.admission.close(self._refusal)
             for listener in self._closed_listeners:
