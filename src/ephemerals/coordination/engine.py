@@ -157,8 +157,6 @@ class Engine:
         self._keeps_results = keeps_results
         self._results_ttl = results_ttl
         self._task_name = f"ephemerals {name}"
-        self._listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
-        self._closed_listeners: tuple[Callable[[], None], ...] = ()
         self._sink: SignalSink | None = options.signals
         self._reactions: Reactions | None = None
         self._gate: Reactions | None = None
@@ -192,6 +190,8 @@ class Engine:
         self._blocked: dict[asyncio.Future[Any], Wait] = {}
         self._idle_waiters: dict[asyncio.Future[None], None] = {}
         self._broken: BaseException | None = None
+        self._listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
+        self._closed_listeners: tuple[Callable[[], None], ...] = ()
         self.is_paused = False
         self.is_closed = False
         self.is_released = False
@@ -347,7 +347,8 @@ class Engine:
             and self.loop is not None
         ):
             self._scheduled = True
-            self.loop.call_soon(self._pump, context=self._context)
+            with suppress(RuntimeError):  # its loop was closed: what is left is settled when it is used again
+                self.loop.call_soon(self._pump, context=self._context)
 
     def _pump(self) -> None:
         """Start what may start."""
@@ -445,6 +446,9 @@ class Engine:
             self._fail(operation, failure.with_traceback(error.__traceback__))
             del failure
         except GeneratorExit:
+            if self.is_orphaned:
+                operation._waiters = None  # nobody can be told
+                self._idle_waiters.clear()
             self._end(operation, _CANCELLED, "its event loop went away")
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a body raises belongs to its operation
@@ -719,9 +723,7 @@ class Engine:
 
     def add_waiter(self, operation: Operation[Any]) -> asyncio.Future[BaseException | None]:
         """Return a future that is resolved when an operation ends, with the exception to raise or `None`."""
-        loop = asyncio.get_running_loop()
-        if loop is not self.loop:
-            raise WrongLoop(self.name, self.loop, loop)
+        loop = self.bind()
         if self.window.live(operation.id) is not operation:
             message = (
                 f"operation {format_id(operation.id)} ({operation.name}) was left behind: its loop or process is gone"
@@ -824,7 +826,13 @@ class Engine:
         if operation._status is _PENDING:
             if operation.id not in self.window.pending:
                 return False
-            self._withdraw(operation, _CANCELLED, None)
+            if self.is_orphaned:
+                self._leave_loop()
+            else:
+                self._withdraw(operation, _CANCELLED, None)
+            return True
+        if self.is_orphaned:
+            self._leave_loop()
             return True
         if operation._stop is None:
             operation._stop = "cancelled"
@@ -846,6 +854,8 @@ class Engine:
     def complete(self) -> None:
         """Close the intake; those who wait for room are refused."""
         if not self.is_closed:
+            if self.is_orphaned:
+                self._leave_loop()
             self.is_closed = True
             self.admission.close(self._refusal)
             for listener in self._closed_listeners:
