@@ -116,7 +116,10 @@ class Admission:
             raise
         if refusal is not None:
             self._unlink(waiter)
-            raise refusal
+            try:
+                raise refusal
+            finally:
+                del refusal, waiter  # this frame is in its traceback now
 
     def used(self, operation: Operation[Any]) -> None:
         """Note that a reserved place was taken by accepting its operation."""

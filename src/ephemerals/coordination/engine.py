@@ -758,7 +758,10 @@ class Engine:
             waiter.add_done_callback(self._unblock)
         if (error := self._deadlock(wait)) is not None:
             self._blocked.pop(waiter, None)
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # this frame is in its traceback now
 
     def _unblock(self, waiter: asyncio.Future[Any]) -> None:
         self._blocked.pop(waiter, None)
