@@ -74,10 +74,16 @@ class Feeder:
         """Pull no more, because the intake is closed; the task closes the source."""
         if self._task is not None and not self._stopped:
             self._stopped = True
-            self._task.cancel()
+            if not self._task.get_loop().is_closed():
+                self._task.cancel()
 
     async def wait(self, within: float | None = None) -> bool:
-        """Wait until the source has ended, for at most `within` seconds; tell whether it has."""
+        """Wait until the source has ended, for at most `within` seconds; tell whether it has.
+
+        A source that was left to another loop, or to the process this one was forked from, has.
+        """
+        if self.start().get_loop() is not asyncio.get_running_loop():
+            return True
         done, _ = await asyncio.wait((self.start(),), timeout=within)
         return bool(done)
 
