@@ -174,10 +174,6 @@ class Engine:
         self._deadlines = Deadlines(self._clock, self._time_out)
         self._pool = ProcessPool() if self.body.kind == "process" else ThreadPool()
         self._context = contextvars.Context()
-        if self._sink is not None:
-            self._react(self._sink)
-        elif has_conditions(self.options, self.schedule) or has_hooks(self.options):
-            self._make_sink()  # a body that starts at once must find its conditions watched
         self._limit = self.options.max_concurrency
         self._timeout = self.options.operation_timeout
         self._hashes_keys = self.options.key_privacy == "hashed"
@@ -204,6 +200,10 @@ class Engine:
         self.total_failed = 0
         self.total_cancelled = 0
         self.total_skipped = 0
+        if self._sink is not None:
+            self._react(self._sink)
+        elif has_conditions(self.options, self.schedule) or has_hooks(self.options):
+            self._make_sink()  # a body that starts at once must find its conditions watched
 
     # Coming in.
 

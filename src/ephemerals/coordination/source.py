@@ -94,18 +94,13 @@ class Feeder:
 
     async def _feed(self) -> None:
         source, self._source = self._source, ()
-        reading = pull(source, self._hand_over, self._on_late_error)
-        del source
         try:
-            await reading
+            await pull(source, self._hand_over, self._on_late_error)
         except asyncio.CancelledError as error:
             if not self._stopped:
                 failure = RuntimeError("the source raised CancelledError although it was not cancelled")
                 failure.__cause__ = error
                 self._failed(failure)
-        except CoordinatorClosed as error:
-            if not self._engine.is_closed or error.coordinator != self._engine.name:
-                self._failed(error)
         except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
             self._failed(error)
             raise
@@ -134,7 +129,6 @@ class Feeder:
                 operation.cancel()
             if isinstance(error, asyncio.CancelledError):
                 raise
-        del operation
         if self._gate is not None:
             await self._gate()
         return not self._engine.is_closed
