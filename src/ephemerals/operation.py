@@ -28,7 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Operation", "current_operation"]
 
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    R = TypeVarWithDefault("R", default=object)  # a bare `Operation` hides no type from a checker
+else:
+    R = TypeVar("R")
 
 _PENDING: Final = OperationStatus.PENDING
 _MAX_METADATA_TEXT: Final = 4096
