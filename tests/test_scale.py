@@ -12,10 +12,10 @@ import time
 import tracemalloc
 
 import pytest
+from tests.coordinators import EVERY, assert_adds_up, every_coordinator
 
 from ephemerals import KeyedWorkCoordinator, Lane, OperationStatus, PriorityWorkCoordinator, WorkCoordinator
 from ephemerals.testing import assert_quiet
-from tests.coordinators import EVERY, assert_adds_up, every_coordinator
 
 LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
 KEYS = 1_000_000 if LONG else 60_000
@@ -42,7 +42,9 @@ async def cost(function):
 
 @pytest.mark.parametrize("fair", [False, True], ids=["oldest first", "in turn"])
 async def test_so_many_keys_leave_nothing_behind(fair):  # reports R51, fault K4
-    async with KeyedWorkCoordinator(lambda item: item, nothing, max_concurrency=64, fair_scheduling=fair) as coordinator:
+    async with KeyedWorkCoordinator(
+        lambda item: item, nothing, max_concurrency=64, fair_scheduling=fair
+    ) as coordinator:
         await coordinator.enqueue_many(range(KEYS // (2 if fair else 1)))
         await coordinator.join()
         assert coordinator.total_completed == KEYS // (2 if fair else 1)

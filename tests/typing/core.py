@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from datetime import datetime, timedelta
-from typing import Any, assert_type
+from typing import TYPE_CHECKING, Any, assert_type
 
 from ephemerals import (
     CoordinatorStatistics,
@@ -29,6 +28,9 @@ from ephemerals import (
     parse_id,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
 
 class Order:
     """Be an item."""
@@ -40,19 +42,54 @@ class Price:
     """Be a result."""
 
 
-async def fetch(symbol: str) -> Price: ...
-async def fetch_with(symbol: str, operation: Operation[Any]) -> Price: ...
-def compute(symbol: str) -> Price: ...
-def compute_with(symbol: str, operation: Operation[Any]) -> Price: ...
-async def ship(order: Order) -> None: ...
+async def fetch(symbol: str) -> Price:
+    """Be an async body."""
+    return Price()
+
+
+async def fetch_with(symbol: str, operation: Operation) -> Price:
+    """Be an async body that takes its operation."""
+    return Price()
+
+
+def compute(symbol: str) -> Price:
+    """Be a plain body."""
+    return Price()
+
+
+def compute_with(symbol: str, operation: Operation) -> Price:
+    """Be a plain body that takes its operation."""
+    return Price()
+
+
+async def fetch_typed(symbol: str, operation: Operation[Price]) -> Price:
+    """Be an async body that says what its operation gives."""
+    return Price()
+
+
+async def fetch_loosely(symbol: str, operation: Operation[Any]) -> Price:
+    """Be an async body that leaves it open."""
+    return Price()
+
+
+async def ship(order: Order) -> None:
+    """Be a body without a result."""
 
 
 class Service:
     """Hold bodies that are methods."""
 
-    async def fetch(self, symbol: str) -> Price: ...
-    def compute(self, symbol: str, operation: Operation[Any]) -> Price: ...
-    async def __call__(self, symbol: str) -> Price: ...
+    async def fetch(self, symbol: str) -> Price:
+        """Be a bound async body."""
+        return Price()
+
+    def compute(self, symbol: str, operation: Operation[Any]) -> Price:
+        """Be a bound plain body that takes its operation."""
+        return Price()
+
+    async def __call__(self, symbol: str) -> Price:
+        """Make the object itself a body."""
+        return Price()
 
 
 async def symbols() -> AsyncIterator[str]:
@@ -79,6 +116,9 @@ async def a_bodys_result_is_what_its_handle_gives() -> None:
     assert_type(await (await PriorityWorkCoordinator(compute).enqueue("x")), Price)
     assert_type(await (await PriorityWorkCoordinator(compute_with).enqueue("x")), Price)
     assert_type(await WorkCoordinator(fetch).run("x"), Price)
+    assert_type(await WorkCoordinator(fetch_typed).run("x"), Price)
+    price: Price = await WorkCoordinator(fetch_loosely).run("x")  # an explicit Any may make it Any
+    del price
     assert_type(await WorkCoordinator(Service().fetch).run("x"), Price)
     assert_type(await WorkCoordinator(Service().compute).run("x"), Price)
     assert_type(await WorkCoordinator(Service()).run("x"), Price)
