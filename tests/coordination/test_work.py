@@ -796,15 +796,16 @@ class TestReEntrancy:
     async def test_the_end_of_a_pause_that_makes_a_deadlock_wakes_one_who_waits_for_room(self):
         async def body(item):
             if item == "first":
+                await asyncio.sleep(1)
                 await coordinator.enqueue("second")
                 await coordinator.enqueue("third")
 
         async with WorkCoordinator(body, max_concurrency=1, max_pending=1) as coordinator:
             operation = await coordinator.enqueue("first")
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.5)
             coordinator.pause()
-            await settle()
-            assert operation.status is OperationStatus.RUNNING
+            await asyncio.sleep(1)
+            assert coordinator.statistics().waiting == 1
             coordinator.resume()
             with pytest.raises(DeadlockError):
                 await operation
@@ -815,12 +816,13 @@ class TestReEntrancy:
     async def test_while_it_is_paused_nothing_is_a_deadlock(self):
         async def body(item):
             if item == "first":
+                await asyncio.sleep(1)
                 return await coordinator.run("second")
             return item
 
         async with WorkCoordinator(body, max_concurrency=2) as coordinator:
             operation = await coordinator.enqueue("first")
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.5)
             coordinator.pause()
             await asyncio.sleep(10)
             coordinator.resume()
