@@ -18,6 +18,7 @@ from collections import deque
 from contextlib import suppress
 
 import pytest
+from tests.coordinators import EVERY, every_coordinator
 
 from ephemerals import (
     CoordinatorClosed,
@@ -29,7 +30,6 @@ from ephemerals import (
     WorkCoordinator,
 )
 from ephemerals.testing import Payload, VirtualClock, assert_forgotten
-from tests.coordinators import EVERY, every_coordinator
 
 OPTIONS = {"max_concurrency": 1, "max_operation_lifetime": None, "echo_retention": 1000}
 
@@ -43,7 +43,7 @@ def frozen():
     gc.unfreeze()
 
 
-class Failure(Exception):  # noqa: N818
+class Failure(Exception):
     pass
 
 
@@ -117,17 +117,17 @@ def group(item):
 
 
 def base_exception(item):
-    local = item
+    local = item  # noqa: F841 - a frame that holds it
     raise BaseException("odd")  # noqa: TRY002 - whatever a body raises
 
 
 def cancelled_error(item):
-    local = item
+    local = item  # noqa: F841 - a frame that holds it
     raise asyncio.CancelledError
 
 
 def stop_iteration(item):
-    local = item
+    local = item  # noqa: F841 - a frame that holds it
     return next(iter(()))
 
 
@@ -165,7 +165,7 @@ def body_of(kind, end):
             return end(item)
 
         return with_operation
-    return lambda item: end(item)
+    return lambda item: end(item)  # noqa: PLW0108 - a plain function, whatever `end` is
 
 
 @pytest.mark.parametrize("detail", ["message", "exception"])
