@@ -73,7 +73,12 @@ def test_more_than_fits_is_counted(tmp_path):
     gate = Gate(tmp_path)
     with (
         terminal(rows=8, columns=40) as shown,
-        started("-j", 10, *gate.command, stdout=subprocess.DEVNULL, stderr=shown.writing, env=TERM) as program,
+        started(
+            *("-j", 10, *gate.command),
+            stdout=subprocess.DEVNULL,
+            stderr=shown.writing,
+            env=TERM | {"COLUMNS": "200", "LINES": "50"},  # as another terminal was
+        ) as program,
     ):
         feed(program, b"".join(b"%d %s\n" % (number, b"long " * 40) for number in range(10)))
         shown.read_until(has("10 running", "and 6 more"))
