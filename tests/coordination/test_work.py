@@ -481,6 +481,21 @@ class TestBackPressure:
             await coordinator.cancel()
 
     @every_coordinator
+    async def test_closing_in_the_step_in_which_room_appears_refuses_and_gives_the_place_back(self, make):
+        async with make(Gate(), max_pending=1) as coordinator:
+            coordinator.pause()
+            pending = await coordinator.enqueue(1)
+            waiter = asyncio.ensure_future(coordinator.enqueue(2))
+            joining = asyncio.ensure_future(coordinator.join())
+            await settle()
+            pending.cancel()  # a place is reserved …
+            coordinator.complete()  # … and the intake closes before it is taken
+            await joining
+            assert isinstance(waiter.exception(), CoordinatorClosed)
+            assert coordinator.engine.admission.is_quiet
+            assert coordinator.total_enqueued == 1
+
+    @every_coordinator
     async def test_after_closing_nothing_is_accepted(self, make):  # report R8
         async with make(Sleeper(), name="mail") as coordinator:
             await coordinator.enqueue(1)
