@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Mapping
 
     from ephemerals.options import EphemeralOptions
-    from ephemerals.signals import SignalEvent
+    from ephemerals.signals import SignalEvent, SignalKey
 
     from .body import Body
     from .schedule import Schedule
@@ -706,10 +706,10 @@ class Engine:
             return None
         return loop.call_later(seconds, callback, context=self._context)
 
-    def emit(self, operation: Operation[Any], name: str, data: Any) -> SignalEvent | None:
+    def emit(self, operation: Operation[Any], name: str | SignalKey[Any], data: Any) -> SignalEvent | None:
         """Emit a signal in the name of an operation."""
         key = operation._draft.key
-        event = self.sink.emit(name, key=key, data=data, operation_id=operation.id, source=self.source)
+        event = self.sink.emit(name, data, key=key, operation_id=operation.id, source=self.source)
         if event is not None:
             with self._lock:
                 operation._record(event, self.options.max_operation_signals)
