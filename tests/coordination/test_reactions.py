@@ -728,25 +728,23 @@ class TestSharing:
     async def test_one_that_is_dropped_is_not_kept_and_leaves_no_subscription(self, make):
         """S18, V6; the hooks may refer to the coordinator itself."""
         sink = SignalSink()
-        itself = []
 
-        def hook(event):
-            assert itself
+        def engine_of_one():
+            itself = []
+            coordinator = make(
+                nothing,
+                signals=sink,
+                cancel_on_signals="a",
+                defer_on_signals="b",
+                resume_on_signals="c",
+                clear_on_signals="d",
+                on_signal=itself.append,
+                on_signal_retracted=lambda _: itself,
+            )
+            itself.append(coordinator)
+            return weakref.ref(coordinator.engine)
 
-        coordinator = make(
-            nothing,
-            signals=sink,
-            cancel_on_signals="a",
-            defer_on_signals="b",
-            resume_on_signals="c",
-            clear_on_signals="d",
-            on_signal=hook,
-            on_signal_retracted=hook,
-        )
-        itself.append(coordinator)
-        alive = weakref.ref(coordinator.engine)
-        assert sink.statistics().subscriptions > 0
-        del coordinator, hook, itself
+        alive = engine_of_one()
         gc.collect()
         assert alive() is None
         assert sink.statistics().subscriptions == 0
