@@ -408,13 +408,16 @@ class Engine:
     def _check_started(self) -> None:
         """End operations whose task was cancelled by a stranger before its first step.
 
-        Such a task never runs a line of `_drive`. Where tasks do not start eagerly their first steps come before
-        the next pump, so whatever has not begun by then never will.
+        Such a task is done and has never run a line of `_drive`. Others are looked at again by the next pump.
         """
         starting, self._starting = self._starting, []
         for operation in starting:
-            if operation._context is not None and operation._draft._finished is None:
+            if operation._context is None or operation._draft._finished is not None:
+                continue
+            if operation._task is None or operation._task.done():
                 self._end(operation, _CANCELLED, None)
+            else:
+                self._starting.append(operation)
 
     async def _drive(self, operation: Operation[Any]) -> None:
         """Be the task of one operation: run the body and settle what comes out of it, whatever it is."""
