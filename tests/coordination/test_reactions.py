@@ -244,6 +244,29 @@ class TestDefer:
                 await coordinator.run("third")
         assert [at - began for at in started.values()] == [5, 5, 10]
 
+    async def test_a_cause_that_ended_in_time_takes_nothing_from_the_next_one(self):
+        sink = SignalSink(max_age=None)
+        body, started = recorder()
+        async with WorkCoordinator(body, signals=sink, defer_on_signals="busy", max_defer_time=5) as coordinator:
+            began = now()
+            with sink.hold("busy"):
+                await coordinator.enqueue("first")
+                await asyncio.sleep(3)
+            await settle()
+            with sink.hold("busy"):
+                await coordinator.run("second")
+        assert [at - began for at in started.values()] == [3, 8]
+
+    async def test_no_time_runs_when_nothing_is_left_to_hold_back(self):
+        async def body(item, operation):
+            operation.emit("busy")
+            await asyncio.sleep(1)
+
+        async with WorkCoordinator(body, defer_on_signals="busy", max_operation_lifetime=None) as coordinator:
+            await coordinator.enqueue(1)
+            await settle()
+            assert coordinator.engine.leftovers()["timers"] == 0
+
     async def test_a_cause_that_returns_before_anything_could_start_continues_its_episode(self):
         """Else a probe that holds a condition anew each second would hold everything for ever."""
         sink = SignalSink()

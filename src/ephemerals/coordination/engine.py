@@ -356,11 +356,13 @@ class Engine:
         try:
             if self._starting:
                 self._check_started()
-            running, pop, gate = self.window.running, self.schedule.pop, self._gate
+            pending, running, pop, gate = self.window.pending, self.window.running, self.schedule.pop, self._gate
             if self.loop is not None:
                 self._task_factory = self.loop.get_task_factory()
             for _ in range(_PER_TURN):
-                if len(running) >= self._limit or self.is_paused or (gate is not None and gate.holds_back()):
+                if not pending or len(running) >= self._limit or self.is_paused:
+                    break
+                if gate is not None and gate.holds_back():
                     break
                 if (operation := pop()) is None:
                     break
