@@ -1,0 +1,21 @@
+"""Atoms: small building blocks for work that meets the world outside, each of one idea."""
+
+from .adaptive_rate import AdaptiveRate
+from .gcra import GCRA
+from .limiter import LimiterStatistics
+from .reservation import Reservation
+from .sliding_window import SlidingWindowLimiter
+from .throttling import RetryAfter, is_throttled, retry_after_of
+from .token_bucket import TokenBucket
+
+__all__ = [
+    "GCRA",
+    "AdaptiveRate",
+    "LimiterStatistics",
+    "Reservation",
+    "RetryAfter",
+    "SlidingWindowLimiter",
+    "TokenBucket",
+    "is_throttled",
+    "retry_after_of",
+]
