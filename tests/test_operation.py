@@ -8,6 +8,7 @@ import traceback
 import weakref
 
 import pytest
+from tests.coordinators import assert_adds_up, every_coordinator
 
 from ephemerals import (
     CoordinatorBroken,
@@ -20,10 +21,9 @@ from ephemerals import (
     current_operation,
 )
 from ephemerals.testing import Payload, VirtualClock
-from tests.coordinators import assert_adds_up, every_coordinator
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):
     pass
 
 

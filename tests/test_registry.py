@@ -261,7 +261,7 @@ async def test_the_budget_of_leaving_is_the_registry_s_and_after_an_error_nothin
     assert str(operation.status) == "cancelled"
     assert clock.monotonic() - start == pytest.approx(20)
     start = clock.monotonic()
-    with pytest.raises(ZeroDivisionError):  # noqa: PT012 - the error comes from inside the block
+    with pytest.raises(ZeroDivisionError):
         async with registry:
             operation = await registry["fast"].enqueue(1000)
             await asyncio.sleep(0.5)

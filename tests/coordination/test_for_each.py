@@ -609,7 +609,7 @@ class TestCancellation:
 @pytest.mark.parametrize("close_fails", [False, True])
 @pytest.mark.parametrize("source_ends_at", [0.75, 1.25])
 @pytest.mark.parametrize("cancelled_at", [None, 0.0, 0.5, 0.9, 1.1, 1.5])
-async def test_there_is_one_outcome_whatever_comes_together(  # noqa: C901, PLR0917 - the matrix
+async def test_there_is_one_outcome_whatever_comes_together(  # noqa: PLR0917 - the matrix
     errors, body_fails, source_fails, close_fails, source_ends_at, cancelled_at, caplog
 ):
     """R41: outside cancellation counts most, then whatever was first; the rest is logged."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-
-from ephemerals.errors import PinLimitReached
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from tests.invariants.checks import Watch, check_fates, check_finalized, check_orders
 from tests.invariants.scripts import Script, quiet_scripts, scripts
 from tests.invariants.world import KEY_FAILS, Ticket, World
+
+from ephemerals.errors import PinLimitReached
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,7 +25,7 @@ ENDINGS = ("drain", "aclose", "cancel", "complete", "cancel and wait", "drain fo
 LONG = 100.0
 
 numbers = st.integers(0, 30)
-keys = st.sampled_from(("a", "b", "c", "a", "b", KEY_FAILS))
+keys = st.sampled_from(("a", "b", "c", "a", "b", None, KEY_FAILS))
 lanes = st.sampled_from(("hot", "normal", "cold"))
 graces = st.sampled_from((0.0, 0.5, 5.0))
 

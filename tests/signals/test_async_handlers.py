@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import functools
+import threading
 
 import pytest
 
 from ephemerals.errors import InvalidOption, SinkClosed
-from ephemerals.signals import SignalSink, current_cause
+from ephemerals.signals import SignalSink, current_cause, uncaused
 
 from .support import names
 
@@ -347,3 +348,54 @@ def test_the_bounds_are_positive():
     for option in ("max_concurrent_handlers", "max_queued"):
         with pytest.raises(InvalidOption):
             SignalSink(**{option: 0})
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="came with Python 3.12")
+async def test_eager_tasks_keep_to_the_limit(heard):
+    asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+    sink = SignalSink(max_concurrent_handlers=1)
+    running = most = 0
+
+    @sink.on("a")
+    async def handle(event):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if event.data:
+            with uncaused():
+                sink.emit("a", event.data - 1)
+        if event.data % 2:
+            await asyncio.sleep(0)
+        running -= 1
+        heard.append(event.data)
+
+    sink.emit("a", 20)
+    await sink.join()
+    assert heard == list(range(20, -1, -1))
+    assert most == 1
+
+
+def test_cancelling_from_another_thread_loses_nothing_of_the_others(heard):
+    sink = SignalSink(max_concurrent_handlers=1, max_queued=100_000)
+
+    async def handle(event):
+        heard.append(event.data)
+
+    sink.subscribe("a", handle)
+    stop = threading.Event()
+
+    def disturb():
+        while not stop.is_set():
+            sink.subscribe("a", handle).cancel()
+
+    async def main():
+        thread = threading.Thread(target=disturb)
+        thread.start()
+        for number in range(2000):
+            sink.emit("b" if number % 2 else "a", number)
+        stop.set()
+        thread.join()
+        await sink.join()
+
+    asyncio.run(main())
+    assert set(heard) == set(range(0, 2000, 2))

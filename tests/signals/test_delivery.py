@@ -302,3 +302,14 @@ class TestStatistics:
             sink.emit(name)
         assert (sink.statistics().count, sink.statistics().emitted) == (2, 3)
         assert repr(sink) == "<SignalSink 'mine' 2/2>"
+
+
+def test_mocks_are_handlers_too(sink):
+    from unittest.mock import MagicMock
+
+    working, failing = MagicMock(), MagicMock(side_effect=ValueError)
+    sink.subscribe("a", failing)
+    sink.subscribe("a", working)
+    event = sink.emit("a")
+    working.assert_called_once_with(event)
+    assert sink.statistics().handler_errors == 1

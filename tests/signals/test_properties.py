@@ -172,11 +172,10 @@ class SinkAgainstModel(RuleBasedStateMachine):
             holding.__exit__(None, None, None)
 
 
-SinkAgainstModel.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+SinkAgainstModel.TestCase.settings = settings(stateful_step_count=40)
 TestSinkAgainstModel = SinkAgainstModel.TestCase
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     st.dictionaries(st.sampled_from("abcdef"), st.lists(st.sampled_from("abcdef"), max_size=3), max_size=6),
     st.integers(1, 5),

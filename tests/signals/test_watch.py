@@ -89,7 +89,7 @@ def test_a_later_event_has_a_higher_sequence(sink):
         lambda sink, clock: sink.resize(max_age=1),
         lambda sink, clock: [sink.emit("other") for _ in range(1000)],
     ],
-    ids=str,
+    ids=["clear", "matching", "operation", "key", "oldest", "older", "retract", "resize", "emit"],
 )
 def test_whatever_ends_it_tells(sink, clock, told, end):
     sink.emit("busy", key="k", operation_id=7)
@@ -250,3 +250,18 @@ def test_what_makes_no_sense_is_refused(sink):
         sink.watch("")
     with pytest.raises(InvalidOptionType):
         sink.watch("a", 3)
+
+
+def test_in_a_second_loop_expiry_is_timed_too(clock, told):
+    sink = SignalSink(clock=clock)
+    sink.watch("busy", lambda watch: watch.present or told.append(clock.now))
+
+    async def main():
+        with clock.timers():
+            sink.emit("busy")
+            await asyncio.sleep(0)
+            clock.advance(100)
+
+    asyncio.run(main())
+    asyncio.run(main())
+    assert told == [1060.0, 1160.0]

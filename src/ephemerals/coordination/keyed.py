@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
-from .coordinator import Coordinator
+from .coordinator import Coordinator, as_selector
 from .schedule import KeyedSchedule, KeyTable
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class KeyedWorkCoordinator(Coordinator[T, R]):
         options: EphemeralOptions | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> None:
-        super().__init__(body, keyed_schedule, options=options, keywords=keywords, key=key)
+        super().__init__(body, keyed_schedule, options=options, keywords=keywords, key=as_selector(key))
 
     @classmethod
     def from_async_iterable(

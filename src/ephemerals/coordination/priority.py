@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
 from .coordinator import Coordinator, outcome_of
@@ -9,6 +10,7 @@ from .lanes import Lane, LaneSchedule
 from .schedule import FifoSchedule, KeyedSchedule, KeyTable
 
 if TYPE_CHECKING:
+    import concurrent.futures
     from collections.abc import AsyncIterable, Hashable, Mapping, Sequence
     from typing import Unpack
 
@@ -140,6 +142,12 @@ class PriorityWorkCoordinator(Coordinator[T, R]):
     async def run(self, item: T, *, lane: str | None = None, metadata: Mapping[str, Any] | None = None) -> R:
         """Enqueue an item into a lane and await its outcome; cancelling the caller cancels the operation."""
         return await outcome_of(await self.enqueue(item, lane=lane, metadata=metadata))
+
+    def enqueue_threadsafe(
+        self, item: T, *, lane: str | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> concurrent.futures.Future[Operation[R]]:
+        """Enqueue an item into a lane from another thread, as `WorkCoordinator.enqueue_threadsafe` does."""
+        return self._call_threadsafe(partial(self.enqueue, item, lane=lane, metadata=metadata))
 
     @property
     def lanes(self) -> tuple[Lane, ...]:

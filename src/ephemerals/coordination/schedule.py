@@ -94,6 +94,8 @@ class FifoSchedule:
         while queue:
             operation = queue.popleft()
             if operation._status is _PENDING:
+                if self._withdrawn and self._withdrawn == len(queue):
+                    self.clear()
                 return operation
             self._withdrawn -= 1
         return None
@@ -210,10 +212,10 @@ class KeyedSchedule:
     def push(self, operation: Operation[Any]) -> None:
         """Take in an operation that has just been accepted."""
         key = operation.key
-        self._live += 1
         state = self._keys.get(key)
         if state is None:
             state = self._keys[key] = _Key()
+        self._live += 1
         if not state.waiting and self._has_place(key, state):
             state.ready += 1
             operation._is_ready = True
@@ -244,6 +246,8 @@ class KeyedSchedule:
             elif not state.ready:
                 del self._keys[key]
             self._live -= 1
+            if self._withdrawn and not self._live:
+                self.clear()
             return operation
         return None
 

@@ -39,7 +39,7 @@ class CoordinatorSignals:
 
     def emit(self, name: str, data: Any = None, *, key: Any = None) -> SignalEvent[Any] | None:
         """Emit a signal with the coordinator as its source; return the event, or `None` if a constraint blocked it."""
-        return self.sink.emit(name, data, key=key, source=self._engine.name)
+        return self.sink.emit(name, data, key=key, source=self._engine.source)
 
     def has(self, name: str) -> bool:
         """Tell whether an operation has emitted a signal of this name."""

@@ -12,6 +12,7 @@ import os
 import threading
 import weakref
 from contextvars import Context, copy_context
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -79,9 +80,13 @@ class SinkCore:
         self._index = EventIndex(capacity, age)
         self._table = RoutingTable()
         self._isolation = Isolation(on_handler_error)
-        self._handlers = AsyncHandlers(self._isolation, max_concurrent=max_concurrent, max_queued=max_queued)
         self._new_lock()
-        self._delivery = Delivery(self._number, self._lock, self._isolation, self._handlers)
+        self._handlers = AsyncHandlers(
+            self._lock, self._isolation, max_concurrent=max_concurrent, max_queued=max_queued
+        )
+        self._delivery = Delivery(
+            self._number, self._lock, self._isolation, self._handlers, partial(_on_timer, self._reference())
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._due = -inf  # the moment for which the timer is armed
         self._present: dict[Watch, SignalEvent[Any]] = {}  # the newest one for each watch that has any
@@ -236,12 +241,13 @@ class SinkCore:
     def _start_anew(self) -> None:
         """Be empty in a forked child: its parent's events, loop and half-done deliveries are not its own."""
         self._new_lock()
+        self._index = EventIndex(self._index.capacity, self._index.max_age)
+        self._handlers.start_anew(self._lock)
         self._delivery.start_anew(self._lock)
-        self._handlers.drop_all()
-        self._refresh()
-        self._take(list(self._index.cells()), retracted=False)
         self._timer = None
         self._due = -inf
+        for watch in list(self._present):
+            self._change(watch, None)
 
 
 _sinks: Final[weakref.WeakSet[SinkCore]] = weakref.WeakSet()

@@ -26,6 +26,7 @@ from .event import SignalEvent, _Draft, unstored
 from .forgetting import Forgetting
 from .isolation import logger
 from .propagation import BlockReason, SignalConstraints, cause
+from .scopes import SignalScope
 from .statistics import SignalStatistics
 from .stream import Buffer, SignalStream
 from .subscription import Subscription
@@ -242,6 +243,10 @@ class SignalSink(Forgetting):
                 self.constraints.on_blocked(event, reason)
             except Exception as error:  # noqa: BLE001 - a hook must not break what it watches
                 logger.warning("on_blocked failed on %r: %s", event.name, type(error).__qualname__)
+
+    def scoped(self, prefix: str, *, source: str | None = None) -> SignalScope:
+        """Return the part of this sink whose names begin with a prefix and a dot."""
+        return SignalScope(self, prefix, source=source)
 
     # Listening.
 
