@@ -138,7 +138,7 @@ class Operation(Generic[R]):
 
     @property
     def attempt(self) -> int:
-        """Return which attempt this is, from 1."""
+        """Return which attempt this is, or waits to be, from 1; start, end and duration are of the last one."""
         return self._draft.attempt
 
     @property

@@ -4,6 +4,7 @@ from .adaptive_rate import AdaptiveRate
 from .gcra import GCRA
 from .limiter import LimiterStatistics
 from .reservation import Reservation
+from .retry import Retry, RetryPolicy, RetryStatistics
 from .sliding_window import SlidingWindowLimiter
 from .throttling import RetryAfter, is_throttled, retry_after_of
 from .token_bucket import TokenBucket
@@ -13,7 +14,10 @@ __all__ = [
     "AdaptiveRate",
     "LimiterStatistics",
     "Reservation",
+    "Retry",
     "RetryAfter",
+    "RetryPolicy",
+    "RetryStatistics",
     "SlidingWindowLimiter",
     "TokenBucket",
     "is_throttled",
