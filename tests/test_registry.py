@@ -368,7 +368,10 @@ async def test_a_coordinator_that_cannot_be_closed_does_not_keep_the_others_open
     operation = await registry["here"].enqueue(1)
     other = asyncio.new_event_loop()
 
+    used = []  # a coordinator that goes while its loop lives on warns that it was not closed
+
     async def use_there(name):
+        used.append(registry[name])
         await asyncio.to_thread(other.run_until_complete, registry[name].run(1))
 
     try:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped
 from .failure import kept_form
 from .ids import format_id
+from .options import as_count
 from .snapshot import Draft, OperationSnapshot, OperationStatus, duration, waiting_time
 
 if TYPE_CHECKING:
@@ -138,8 +139,15 @@ class Operation(Generic[R]):
 
     @property
     def attempt(self) -> int:
-        """Return which attempt this is, or waits to be, from 1; start, end and duration are of the last one."""
+        """Return which attempt this is, or waits to be, from 1; start, end and duration are of the last one.
+
+        A coordinator with `retry=` counts; a body that tries again by itself sets it.
+        """
         return self._draft.attempt
+
+    @attempt.setter
+    def attempt(self, number: int) -> None:
+        self._draft.attempt = as_count("attempt", number)
 
     @property
     def status(self) -> OperationStatus:

@@ -1,4 +1,4 @@
-"""Who may come in: first come, first served, and nothing is lost when somebody who waits is cancelled (R24, R25, R26)."""
+"""Who may come in: first come, first served; nothing is lost when somebody who waits is cancelled (R24, R25, R26)."""
 
 from __future__ import annotations
 

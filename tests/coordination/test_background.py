@@ -569,6 +569,39 @@ class TestPrivacy:
 
         await assert_forgotten(use)
 
+    async def test_arguments_that_a_thread_could_not_add_are_forgotten(self):
+        background = Background()
+        await background.spawn(completes)
+        await background.aclose()
+
+        def add_to_closed(box):
+            try:
+                background.add_task(completes, box.pop())
+            except CoordinatorClosed as error:
+                return error.with_traceback(None)
+
+        async def use(item):
+            box = [item]
+            del item
+            return await asyncio.to_thread(add_to_closed, box)
+
+        await assert_forgotten(use, within=1)
+
+    async def test_an_argument_that_the_function_lets_go_of_is_gone_while_it_still_runs(self):
+        async def lets_go(item):
+            del item
+            await asyncio.sleep(60)
+
+        async with Background() as background:
+
+            async def use(item):
+                background.add_task(lets_go, item)
+                del item
+                await asyncio.sleep(1)
+                assert background.active_count == 1
+
+            await assert_forgotten(use)
+
     async def test_arguments_that_a_thread_added_are_forgotten(self):
         async with Background() as background:
 

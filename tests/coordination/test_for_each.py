@@ -401,6 +401,32 @@ class TestErrors:
             await for_each(range(10), body, errors="stop", max_concurrency=1)
         assert body.started == [0]
 
+        async def fails_at_once(item):
+            started.append(item)
+            raise ValueError
+
+        started = []
+        with pytest.raises(ExceptionGroup):
+            await for_each(range(10), fails_at_once, errors="stop", max_concurrency=1)
+        assert started == [0]
+
+    async def test_a_source_that_fails_just_after_the_first_failure_is_not_the_outcome(self):
+        event = asyncio.Event()
+
+        async def items():
+            yield 1
+            await asyncio.sleep(1)
+            await event.wait()
+            raise LookupError
+
+        async def body(item):
+            await event.wait()
+            raise ValueError
+
+        asyncio.get_running_loop().call_later(2, event.set)
+        with pytest.raises(ExceptionGroup):
+            await for_each(items(), body, errors="stop")
+
     async def test_stopping_does_not_wait_for_a_source_that_waits(self):
         source = Source(1, forever=True)
         with pytest.raises(ExceptionGroup):
@@ -430,7 +456,7 @@ class TestSourceErrors:
                 yield 1
                 if error is not None:
                     raise error
-                yield 2
+                yield from itertools.count(2)
             finally:
                 closed.append(error)
 
@@ -438,7 +464,7 @@ class TestSourceErrors:
             await for_each(items(LookupError()), Probe())
         generator = items(None)
         with pytest.raises(ExceptionGroup):
-            await for_each(generator, Probe(failing=[1], seconds=0), errors="stop", max_concurrency=1, max_pending=1)
+            await for_each(generator, Probe(failing=[1]), errors="stop", max_concurrency=1)
         assert len(closed) == 2
 
     async def test_a_file_stays_open(self, tmp_path):
@@ -462,7 +488,7 @@ class TestSourceErrors:
             await for_each([2, 1, 0, 3], body, key=lambda item: 1 / item)
         assert sorted(body.ended) == [1, 2]
 
-    async def test_a_system_exit_of_the_source_travels_on(self):
+    async def test_a_system_exit_of_the_source_travels_on(self, caplog):
         def run():
             async def main():
                 await for_each(Source(2, error=SystemExit(3)), Probe(seconds=60))
@@ -472,6 +498,8 @@ class TestSourceErrors:
         with pytest.raises(SystemExit) as caught:
             await asyncio.to_thread(run)
         assert caught.value.code == 3
+        gc.collect()
+        assert "never retrieved" not in caplog.text
 
 
 class TestCancellation:

@@ -288,7 +288,7 @@ class TestLeaving:
         assert source.closed_by != [asyncio.current_task()]
         assert_quiet()
 
-    async def test_leaving_with_an_exception_does_so_too_and_raises_that(self):
+    async def test_leaving_with_an_exception_does_so_too_and_raises_that(self, caplog):
         body, source = Sleeper(), Source(close_error=OSError("close"))
 
         async def leave():
@@ -298,6 +298,7 @@ class TestLeaving:
 
         with pytest.raises(KeyError):
             await leave()
+        assert "raised OSError" in caplog.text
         assert body.running == 0
         assert_quiet()
 
@@ -378,12 +379,25 @@ class TestLeaving:
             await results.__aenter__()
 
     async def test_a_reader_in_another_task_is_sent_away_on_leaving(self):
-        async with map_each(Source(0, waits=True).items(), at_once) as results:
+        release = asyncio.Event()
+
+        async def stubborn(item):
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        async with map_each([1], stubborn) as results:
             reader = asyncio.create_task(anext(results, "end"))
             await asyncio.sleep(1)
             with pytest.raises(RuntimeError, match="one reader"):
                 await anext(results)
         assert await reader == "end"
+        release.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert_quiet()
 
 
 class TestArguments:
@@ -447,6 +461,25 @@ class TestPrivacy:
             return results
 
         await assert_forgotten(use)
+
+    async def test_the_last_item_that_was_pulled_is_forgotten_while_no_other_may_be(self):
+        async def body(item):
+            pass
+
+        def each_of(items):
+            while items:
+                yield items.pop()
+
+        blocks = []
+
+        async def use(item):
+            results = map_each(each_of([3, item, 1]), body, max_concurrency=1, max_pending=1)
+            del item
+            blocks.append(await results.__aenter__())
+            await asyncio.sleep(1)
+
+        await assert_forgotten(use)
+        await blocks[0].__aexit__(None, None, None)
 
     async def test_a_result_that_was_taken_is_not_kept(self):
         async def use(item):

@@ -129,7 +129,7 @@ class Retry:
     do then says `nested`: `"warn"` with a `RuntimeWarning`, `"allow"` it, or try `"once"` and leave it to the outer
     one.
 
-    Signals, emitted by the operation it runs in, if there is one: `retry.scheduled` with `{"attempt": …,
+    The operation it runs in, if there is one, shows the `attempt` and emits two signals: `retry.scheduled` with `{"attempt": …,
     "error": …, "delay": …}`, `retry.exhausted` with `{"attempt": …, "error": …}`.
 
     >>> import asyncio
@@ -192,6 +192,8 @@ class Retry:
                         raise
                 attempt += 1
                 self._retries += 1
+                if not is_nested and (operation := current_operation()) is not None:
+                    operation.attempt = attempt
                 await asyncio.sleep(delay)
 
     def statistics(self) -> RetryStatistics:

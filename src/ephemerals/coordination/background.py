@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextvars
 import functools
+import threading
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -97,12 +96,7 @@ class Background(Coordinator[Call, Any]):
         without a running loop, such as that of a plain endpoint; the thread waits until the loop has accepted it.
         """
         call = Call.of("add_task", function, args, kwargs)
-        del args, kwargs
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self._add_from_thread(call)
-        return self._add(call)
+        return self._add(call) if _is_on_loop() else self._add_from_thread(call)
 
     @overload
     def task(
@@ -168,18 +162,26 @@ class Background(Coordinator[Call, Any]):
         return operation
 
     def _add_from_thread(self, call: Call) -> Operation[Any]:
-        accepted: concurrent.futures.Future[Operation[Any]] = concurrent.futures.Future()
-        calls = [call]
-        del call
+        outcome: list[Operation[Any] | BaseException] = []
+        is_settled = threading.Event()
 
         def accept() -> None:
             try:
-                accepted.set_result(self._add(calls.pop()))
+                outcome.append(self._add(call))
             except BaseException as error:  # noqa: BLE001 - it belongs to the thread that waits
-                accepted.set_exception(error)
+                outcome.append(error)
+            finally:
+                is_settled.set()
 
-        self._foreign_loop().call_soon_threadsafe(accept, context=contextvars.copy_context())
-        return accepted.result()
+        self._foreign_loop().call_soon_threadsafe(accept)  # in a copy of this thread's context
+        is_settled.wait()
+        operation = outcome.pop()
+        if isinstance(operation, BaseException):
+            try:
+                raise operation
+            finally:
+                del operation
+        return operation
 
 
 class BackgroundTask(Generic[P, C, R]):
@@ -232,6 +234,15 @@ class TaskDecorator(Protocol):
     ) -> BackgroundTask[P, Coroutine[Any, Any, R], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> BackgroundTask[P, R, R]: ...
+
+
+def _is_on_loop() -> bool:
+    """Tell whether this thread runs a loop, here and now."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _selector(key: Callable[..., Hashable] | str) -> Callable[..., Hashable]:

@@ -163,8 +163,6 @@ class Engine:
         self._keeps_results = keeps_results
         self._results_ttl = results_ttl
         self._task_name = f"ephemerals {name}"
-        self._listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
-        self._closed_listeners: tuple[Callable[[], None], ...] = ()
         self._sink: SignalSink | None = options.signals
         self._reactions: Reactions | None = None
         self._gate: Reactions | None = None
@@ -203,6 +201,8 @@ class Engine:
         self._blocked: dict[asyncio.Future[Any], Wait] = {}
         self._idle_waiters: dict[asyncio.Future[None], None] = {}
         self._broken: BaseException | None = None
+        self._listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
+        self._closed_listeners: tuple[Callable[[], None], ...] = ()
         self.is_paused = False
         self.is_closed = False
         self.is_released = False
@@ -358,7 +358,8 @@ class Engine:
             and self.loop is not None
         ):
             self._scheduled = True
-            self.loop.call_soon(self._pump, context=self._context)
+            with suppress(RuntimeError):  # its loop was closed: what is left is settled when it is used again
+                self.loop.call_soon(self._pump, context=self._context)
 
     def _pump(self) -> None:  # noqa: PLR0912 - a call for each item would cost more than the branches
         """Start what may start."""
@@ -486,6 +487,9 @@ class Engine:
             self._fail(operation, failure.with_traceback(error.__traceback__))
             del failure
         except GeneratorExit:
+            if self.is_orphaned:
+                operation._waiters = None  # nobody can be told
+                self._idle_waiters.clear()
             self._end(operation, _CANCELLED, "its event loop went away")
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a body raises belongs to its operation
@@ -556,10 +560,10 @@ class Engine:
         """Tell the limiter of a failed attempt; hold the operation for another one if the policy wants that."""
         if self._observe is not None:
             self.call_hook("observe", self._observe, error)
-        retrying, attempt = self._retrying, operation._draft.attempt
+        retrying = self._retrying
         if retrying is None or operation._stop not in {None, _TIMED_OUT}:
             return False
-        delay = retrying.delay_after(operation, error)
+        attempt, delay = retrying.attempt_of(operation), retrying.delay_after(operation, error)
         said = {"attempt": attempt, "error": qualified_name(type(error))}
         if delay is None:
             if attempt > 1:
@@ -809,9 +813,7 @@ class Engine:
 
     def add_waiter(self, operation: Operation[Any]) -> asyncio.Future[BaseException | None]:
         """Return a future that is resolved when an operation ends, with the exception to raise or `None`."""
-        loop = asyncio.get_running_loop()
-        if loop is not self.loop:
-            raise WrongLoop(self.name, self.loop, loop)
+        loop = self.bind()
         if self.window.live(operation.id) is not operation:
             message = (
                 f"operation {format_id(operation.id)} ({operation.name}) was left behind: its loop or process is gone"
@@ -914,7 +916,13 @@ class Engine:
         if operation._status is _PENDING:
             if operation.id not in self.window.pending:
                 return False
-            self._withdraw(operation, _CANCELLED, None)
+            if self.is_orphaned:
+                self._leave_loop()
+            else:
+                self._withdraw(operation, _CANCELLED, None)
+            return True
+        if self.is_orphaned:
+            self._leave_loop()
             return True
         if operation._stop is None:
             operation._stop = "cancelled"
@@ -938,6 +946,8 @@ class Engine:
     def complete(self) -> None:
         """Close the intake; those who wait for room are refused."""
         if not self.is_closed:
+            if self.is_orphaned:
+                self._leave_loop()
             self.is_closed = True
             self.admission.close(self._refusal)
             for listener in self._closed_listeners:

@@ -11,7 +11,7 @@ import logging
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from heapq import heapify, heappop, heappush
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.failure import qualified_name
 from ephemerals.operation import _current
@@ -37,10 +37,16 @@ _retried: Final[ContextVar[object]] = ContextVar("ephemerals_retried", default=N
 """For which operation (or outside of any) somebody up the stack retries already."""
 
 
-class _Origin(NamedTuple):
-    item: Any
-    context: Context
-    started: float
+class _Origin:
+    """Hold what every attempt of an operation begins with, and which one it is at."""
+
+    __slots__ = ("attempt", "context", "item", "started")
+
+    def __init__(self, item: Any, context: Context, started: float) -> None:
+        self.item = item
+        self.context = context
+        self.started = started
+        self.attempt = 1
 
 
 class Retrying:
@@ -70,14 +76,20 @@ class Retrying:
         if origin is None:
             return None
         elapsed = self._clock.monotonic() - origin.started
-        return delay_after(self._policy, error, operation._draft.attempt, elapsed)
+        return delay_after(self._policy, error, origin.attempt, elapsed)
+
+    def attempt_of(self, operation: Operation[Any]) -> int:
+        """Return which attempt an operation is at, from 1."""
+        origin = self._origins.get(operation.id)
+        return 1 if origin is None else origin.attempt
 
     def hold(self, operation: Operation[Any], delay: float) -> None:
         """Make an operation pending again, and keep it for so many seconds."""
         origin = self._origins[operation.id]
         operation._status = OperationStatus.PENDING
         operation._draft._started = None
-        operation._draft.attempt += 1
+        origin.attempt += 1
+        operation._draft.attempt = origin.attempt
         operation._item = origin.item
         operation._context = origin.context.copy()
         operation._task = operation._stop = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import weakref
 from contextvars import copy_context
+from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.signals import Pattern, Subscription
@@ -85,7 +86,7 @@ class SignalHooks:
     __slots__ = ("_handlers", "_hooks")
 
     def __init__(self, engine: Engine, sink: SignalSink) -> None:
-        self._handlers = AsyncHandlers(sink._isolation, max_concurrent=_MAX_CONCURRENT, max_queued=_MAX_QUEUED)
+        self._handlers = AsyncHandlers(RLock(), sink._isolation, max_concurrent=_MAX_CONCURRENT, max_queued=_MAX_QUEUED)
         self._hooks = [
             SignalHook(engine, sink, self._handlers, option, retractions=retractions)
             for option, retractions in _OPTIONS
