@@ -125,12 +125,12 @@ class Retry:
     """Call coroutine functions again when they fail, as a policy says: `retry.call(...)`, or as a decorator.
 
     It sleeps where it is called. A coordinator with `retry=policy` does not: there an operation that waits for its
-    next attempt holds no slot. Inside something that is retried already, attempts multiply (three times three are nine calls); what to
-    do then says `nested`: `"warn"` with a `RuntimeWarning`, `"allow"` it, or try `"once"` and leave it to the outer
-    one.
+    next attempt holds no slot. Inside something that is retried already, attempts multiply (three times three are
+    nine); what to do then says `nested`: `"warn"` with a `RuntimeWarning`, `"allow"` it, or try `"once"` and leave it
+    to the outer one.
 
-    The operation it runs in, if there is one, shows the `attempt` and emits two signals: `retry.scheduled` with `{"attempt": …,
-    "error": …, "delay": …}`, `retry.exhausted` with `{"attempt": …, "error": …}`.
+    The operation it runs in, if there is one, shows the `attempt` and emits two signals: `retry.scheduled` with
+    `{"attempt": …, "error": …, "delay": …}`, `retry.exhausted` with `{"attempt": …, "error": …}`.
 
     >>> import asyncio
     >>> answers = [OSError("busy"), OSError("busy"), "at last"]

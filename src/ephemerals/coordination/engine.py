@@ -576,6 +576,7 @@ class Engine:
         self.window.pending[operation.id] = operation
         self.schedule.held(operation)
         retrying.hold(operation, delay)
+        kept_form(error, is_shared=False)  # nobody gets it, and a body may have tied it into a cycle with the item
         _log(
             logging.INFO,
             "attempt %d of operation %s (%s) of coordinator %s failed: %s; the next one in %g seconds",
