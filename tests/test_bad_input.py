@@ -12,6 +12,7 @@ import threading
 from unittest.mock import AsyncMock
 
 import pytest
+from tests.coordinators import every_coordinator
 
 from ephemerals import (
     InvalidBody,
@@ -21,7 +22,6 @@ from ephemerals import (
     ResultCoordinator,
     WorkCoordinator,
 )
-from tests.coordinators import every_coordinator
 
 
 async def of_item(item):

@@ -7,9 +7,10 @@ import os
 import traceback
 import warnings
 
+from tests.coordinators import assert_adds_up, every_coordinator
+
 from ephemerals import KeyedWorkCoordinator, ResultCoordinator, WorkCoordinator, current_operation
 from ephemerals.testing import assert_quiet
-from tests.coordinators import assert_adds_up, every_coordinator
 
 
 async def double(item):

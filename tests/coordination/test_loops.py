@@ -8,6 +8,7 @@ import threading
 import warnings
 
 import pytest
+from tests.coordinators import assert_adds_up, every_coordinator
 
 from ephemerals import (
     DeadlockError,
@@ -22,7 +23,6 @@ from ephemerals import (
 )
 from ephemerals.coordination import lifetime
 from ephemerals.testing import assert_quiet
-from tests.coordinators import assert_adds_up, every_coordinator
 
 
 async def rest(item):
@@ -157,9 +157,9 @@ class TestSeveralLoops:
             for use in (
                 lambda: coordinator.enqueue(1),
                 lambda: coordinator.run(1),
-                lambda: coordinator.join(),
-                lambda: coordinator.drain(),
-                lambda: coordinator.aclose(),
+                coordinator.join,
+                coordinator.drain,
+                coordinator.aclose,
                 lambda: coordinator.enqueue_many([1]),
                 coordinator.__aenter__,
             ):

@@ -10,10 +10,10 @@ import time
 from concurrent.futures.process import BrokenProcessPool
 
 import pytest
+from tests.coordinators import assert_adds_up
 
 from ephemerals import InvalidBody, OperationCancelled, OperationStatus, OperationTimeout, WorkCoordinator
 from ephemerals.testing import VirtualClock
-from tests.coordinators import assert_adds_up
 
 
 def square(number):

@@ -89,7 +89,7 @@ def test_a_later_event_has_a_higher_sequence(sink):
         lambda sink, clock: sink.resize(max_age=1),
         lambda sink, clock: [sink.emit("other") for _ in range(1000)],
     ],
-    ids=["clear", "matching", "operation", "key", "oldest", "older", "retract", "resize", "emit"],
+    ids=["clear", "pattern", "operation", "key", "oldest", "older", "retract", "resize", "capacity"],
 )
 def test_whatever_ends_it_tells(sink, clock, told, end):
     sink.emit("busy", key="k", operation_id=7)

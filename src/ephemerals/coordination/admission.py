@@ -116,7 +116,10 @@ class Admission:
             raise
         if refusal is not None:
             self._unlink(waiter)
-            raise refusal
+            try:
+                raise refusal
+            finally:
+                del refusal, waiter  # this frame is in its traceback now
 
     def used(self, operation: Operation[Any]) -> None:
         """Note that a reserved place was taken by accepting its operation."""
@@ -205,10 +208,11 @@ class Admission:
     def _park(self, waiter: Waiter, place: _Place, compartment: Hashable) -> None:
         """Let somebody wait for a compartment, behind those who came before."""
         parked = self.parked.setdefault(compartment, OrderedDict())
-        came_later = [each for each, other in parked.items() if other.number > place.number]
+        last = next(reversed(parked.values()), place)
         parked[waiter] = place
-        for each in came_later:
-            parked.move_to_end(each)
+        if last.number > place.number:
+            for each in [other for other, its in parked.items() if its.number > place.number]:
+                parked.move_to_end(each)
         self._parked_in[waiter] = compartment
 
     def _release(self, operation: Operation[Any]) -> None:

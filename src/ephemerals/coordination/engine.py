@@ -180,10 +180,6 @@ class Engine:
         self._deadlines = Deadlines(self._clock, self._time_out)
         self._pool = ProcessPool() if self.body.kind == "process" else ThreadPool()
         self._context = contextvars.Context()
-        if self._sink is not None:
-            self._react(self._sink)
-        elif has_conditions(self.options, self.schedule) or has_hooks(self.options):
-            self._make_sink()  # a body that starts at once must find its conditions watched
         retry, limiter = self.options.retry, self.options.limiter
         self._retrying = None if retry is None else Retrying(retry, self._clock, self._readmit)
         self._limiter: Limits | None = limiter
@@ -215,6 +211,10 @@ class Engine:
         self.total_failed = 0
         self.total_cancelled = 0
         self.total_skipped = 0
+        if self._sink is not None:
+            self._react(self._sink)
+        elif has_conditions(self.options, self.schedule) or has_hooks(self.options):
+            self._make_sink()  # a body that starts at once must find its conditions watched
 
     # Coming in.
 
@@ -849,7 +849,10 @@ class Engine:
             waiter.add_done_callback(self._unblock)
         if (error := self._deadlock(wait)) is not None:
             self._blocked.pop(waiter, None)
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # this frame is in its traceback now
 
     def _unblock(self, waiter: asyncio.Future[Any]) -> None:
         self._blocked.pop(waiter, None)
@@ -918,12 +921,12 @@ class Engine:
             if operation.id not in self.window.pending:
                 return False
             if self.is_orphaned:
-                self._leave_loop()
+                self.leave_loop()
             else:
                 self._withdraw(operation, _CANCELLED, None)
             return True
         if self.is_orphaned:
-            self._leave_loop()
+            self.leave_loop()
             return True
         if operation._stop is None:
             operation._stop = "cancelled"
@@ -948,7 +951,7 @@ class Engine:
         """Close the intake; those who wait for room are refused."""
         if not self.is_closed:
             if self.is_orphaned:
-                self._leave_loop()
+                self.leave_loop()
             self.is_closed = True
             self.admission.close(self._refusal)
             for listener in self._closed_listeners:
