@@ -396,6 +396,8 @@ class Engine:
     def _is_permitted(self, limiter: Limits) -> bool:
         """Tell whether the limiter lets one more start; if not, stand in its line."""
         if self._permit is None:
+            if not self.window.pending:
+                return False
             self._permit = limiter.reserve(1, self._permitted)
         return self._permit.is_granted
 
