@@ -1,6 +1,8 @@
 """Atoms: small building blocks for work that meets the world outside, each of one idea."""
 
 from .adaptive_rate import AdaptiveRate
+from .circuit import CircuitOpen, CircuitState, CircuitStatistics
+from .circuit_breaker import CircuitBreaker
 from .gcra import GCRA
 from .limiter import LimiterStatistics
 from .reservation import Reservation
@@ -12,6 +14,10 @@ from .token_bucket import TokenBucket
 __all__ = [
     "GCRA",
     "AdaptiveRate",
+    "CircuitBreaker",
+    "CircuitOpen",
+    "CircuitState",
+    "CircuitStatistics",
     "LimiterStatistics",
     "Reservation",
     "Retry",

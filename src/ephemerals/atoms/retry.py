@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
 import random
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
 
 from ephemerals.clock import system_clock
-from ephemerals.coordination.body import function_name, is_coroutine_function
+from ephemerals.coordination.body import function_name
 from ephemerals.coordination.retrying import delay_after, is_retried_already, retried
-from ephemerals.errors import InvalidBody, InvalidOption, InvalidOptionType
+from ephemerals.errors import InvalidOption
 from ephemerals.failure import qualified_name
 from ephemerals.operation import current_operation
 from ephemerals.options import as_callback, as_choice, as_count, as_seconds
 
+from .decorating import decorated
+from .error_match import ErrorMatch, as_error_match, matches
 from .throttling import retry_after_of
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Callable
 
     from ephemerals.clock import Clock
     from ephemerals.options import Seconds
@@ -31,7 +31,6 @@ __all__ = ["Retry", "RetryPolicy", "RetryStatistics"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
-RetryOn = type[Exception] | tuple[type[Exception], ...] | Callable[[Exception], bool]
 
 _logger: Final = logging.getLogger("ephemerals")
 
@@ -59,7 +58,7 @@ class RetryPolicy:
     factor: float = 2.0
     max_delay: Seconds = 30.0
     jitter: bool = True
-    retry_on: RetryOn = Exception
+    retry_on: ErrorMatch = Exception
     deadline: Seconds | None = None
     random: Callable[[], float] = field(default=random.random, repr=False)
     """Gives numbers from 0 up to 1, for the jitter."""
@@ -74,11 +73,7 @@ class RetryPolicy:
             object.__setattr__(self, "deadline", as_seconds("deadline", self.deadline))
         if not self.factor >= 1:
             raise InvalidOption("factor", self.factor, "a number of at least 1")
-        for each in self.retry_on if isinstance(self.retry_on, tuple) else (self.retry_on,):
-            if isinstance(each, type) and not issubclass(each, Exception):
-                raise InvalidOption("retry_on", each.__name__, "subclasses of Exception: nothing else is an error")
-            if not callable(each):
-                raise InvalidOptionType("retry_on", each, "exception classes, or a predicate")
+        as_error_match("retry_on", self.retry_on)
         as_callback("random", self.random)
 
     def delay_after(self, error: BaseException, attempt: int, elapsed: float) -> float | None:
@@ -86,9 +81,7 @@ class RetryPolicy:
 
         `elapsed` is the time in seconds since the first attempt began.
         """
-        if not isinstance(error, Exception) or (self.attempts is not None and attempt >= self.attempts):
-            return None
-        if not self._retries(error):
+        if (self.attempts is not None and attempt >= self.attempts) or not matches(self.retry_on, error):
             return None
         delay = self._backoff(attempt)
         wanted = retry_after_of(error)
@@ -97,11 +90,6 @@ class RetryPolicy:
         if self.deadline is not None and elapsed + delay > as_seconds("deadline", self.deadline):
             return None
         return delay
-
-    def _retries(self, error: Exception) -> bool:
-        if isinstance(self.retry_on, type | tuple):
-            return isinstance(error, self.retry_on)
-        return bool(self.retry_on(error))
 
     def _backoff(self, attempt: int) -> float:
         longest = as_seconds("max_delay", self.max_delay, zero=True)
@@ -160,17 +148,9 @@ class Retry:
 
     def __call__(self, function: Callable[P, Awaitable[R]]) -> Callable[P, Awaitable[R]]:
         """Decorate a coroutine function; raise `InvalidBody` for anything else."""
-        if not is_coroutine_function(function):
-            raise InvalidBody(
-                f"{function_name(function)} is no async function, and sleeping between attempts would block: "
-                "give it to a coordinator with retry=policy"
-            )
-
-        @functools.wraps(function)
-        async def retrying(*args: P.args, **kwargs: P.kwargs) -> R:
-            return await self.call(function, *args, **kwargs)
-
-        return retrying
+        return decorated(
+            function, self.call, "sleeping between attempts would block, so give it to a coordinator with retry=policy"
+        )
 
     async def call(self, function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Await `function(*args, **kwargs)`, again and again while it fails and the policy allows it."""
