@@ -1,12 +1,17 @@
 """Atoms: small building blocks for work that meets the world outside, each of one idea."""
 
 from .adaptive_rate import AdaptiveRate
+from .cache import Cache
+from .caching import CacheStatistics
 from .circuit import CircuitOpen, CircuitState, CircuitStatistics
 from .circuit_breaker import CircuitBreaker
 from .gcra import GCRA
 from .limiter import LimiterStatistics
+from .lru_cache import EphemeralLruCache
 from .reservation import Reservation
 from .retry import Retry, RetryPolicy, RetryStatistics
+from .single_flight import LoadCancelled, LoadCycle
+from .sliding_cache import CachedFunction, SlidingCache, sliding_cache
 from .sliding_window import SlidingWindowLimiter
 from .throttling import RetryAfter, is_throttled, retry_after_of
 from .token_bucket import TokenBucket
@@ -14,18 +19,26 @@ from .token_bucket import TokenBucket
 __all__ = [
     "GCRA",
     "AdaptiveRate",
+    "Cache",
+    "CacheStatistics",
+    "CachedFunction",
     "CircuitBreaker",
     "CircuitOpen",
     "CircuitState",
     "CircuitStatistics",
+    "EphemeralLruCache",
     "LimiterStatistics",
+    "LoadCancelled",
+    "LoadCycle",
     "Reservation",
     "Retry",
     "RetryAfter",
     "RetryPolicy",
     "RetryStatistics",
+    "SlidingCache",
     "SlidingWindowLimiter",
     "TokenBucket",
     "is_throttled",
     "retry_after_of",
+    "sliding_cache",
 ]
