@@ -1,6 +1,8 @@
 """Atoms: small building blocks for work that meets the world outside, each of one idea."""
 
 from .adaptive_rate import AdaptiveRate
+from .batch import BatcherStatistics, ItemDiscarded
+from .batcher import Batcher
 from .cache import Cache
 from .caching import CacheStatistics
 from .circuit import CircuitOpen, CircuitState, CircuitStatistics
@@ -8,6 +10,7 @@ from .circuit_breaker import CircuitBreaker
 from .gcra import GCRA
 from .limiter import LimiterStatistics
 from .lru_cache import EphemeralLruCache
+from .promise import Promise
 from .reservation import Reservation
 from .retry import Retry, RetryPolicy, RetryStatistics
 from .single_flight import LoadCancelled, LoadCycle
@@ -19,6 +22,8 @@ from .token_bucket import TokenBucket
 __all__ = [
     "GCRA",
     "AdaptiveRate",
+    "Batcher",
+    "BatcherStatistics",
     "Cache",
     "CacheStatistics",
     "CachedFunction",
@@ -27,9 +32,11 @@ __all__ = [
     "CircuitState",
     "CircuitStatistics",
     "EphemeralLruCache",
+    "ItemDiscarded",
     "LimiterStatistics",
     "LoadCancelled",
     "LoadCycle",
+    "Promise",
     "Reservation",
     "Retry",
     "RetryAfter",
