@@ -30,8 +30,15 @@ class WaitingLine(Generic[W]):
         self._line: OrderedDict[asyncio.Future[Exception | None], W] = OrderedDict()
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return how many wait, those included that were cancelled a moment ago."""
         return len(self._line)
+
+    def __bool__(self) -> bool:
+        """Tell whether anybody waits; if so, the first in line can be woken."""
+        line = self._line
+        while line and next(iter(line)).done():
+            line.popitem(last=False)  # cancelled, and has not run yet
+        return bool(line)
 
     @property
     def first(self) -> W:
@@ -55,12 +62,9 @@ class WaitingLine(Generic[W]):
             raise refusal
 
     def wake_first(self) -> None:
-        """Wake the first in line, who gets what it wants."""
-        waiter, wanted = self._line.popitem(last=False)
-        if waiter.done():
-            self._returned(wanted)  # it was cancelled, and has not run yet
-        else:
-            waiter.set_result(None)
+        """Wake the first in line, who gets what it wants; there must be one."""
+        waiter, _ = self._line.popitem(last=False)
+        waiter.set_result(None)
 
     def dismiss(self, refusal: Callable[[], Exception]) -> None:
         """Send everybody away, with an exception made for each."""
