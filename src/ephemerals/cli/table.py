@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.table import Table
 from rich.text import Text
 
@@ -32,7 +33,8 @@ class LiveTable:
 
     def draw(self, state: State) -> str:
         """Return lines with their ends, none longer than the terminal is wide."""
-        width, height = self._console.size
+        width, height = _size()
+        self._console.size = ConsoleDimensions(width, height)
         room = max(1, height - _OTHER_LINES)
         table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", width=max(20, width - 1))
         table.add_column("age", justify="right", no_wrap=True, min_width=6)
@@ -79,3 +81,12 @@ class LiveTable:
         if state.note:
             parts.insert(1, (state.note, "bold yellow"))
         return Text(" · ").join(Text(text, style=style) for text, style in parts)
+
+
+def _size() -> tuple[int, int]:
+    """Return columns and lines as the terminal has them now, which COLUMNS and LINES may contradict."""
+    try:
+        columns, lines = os.get_terminal_size(2)
+    except OSError:
+        columns, lines = 0, 0
+    return columns or 80, lines or 24

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from ephemerals.options import EphemeralOptions
     from ephemerals.policies import Limits, Permit
-    from ephemerals.signals import SignalEvent
+    from ephemerals.signals import SignalEvent, SignalKey
 
     from .body import Body
     from .schedule import Schedule
@@ -449,13 +449,16 @@ class Engine:
     def _check_started(self) -> None:
         """End operations whose task was cancelled by a stranger before its first step.
 
-        Such a task never runs a line of `_drive`. Where tasks do not start eagerly their first steps come before
-        the next pump, so whatever has not begun by then never will.
+        Such a task is done and has never run a line of `_drive`. Others are looked at again by the next pump.
         """
         starting, self._starting = self._starting, []
         for operation in starting:
-            if operation._context is not None and operation._draft._finished is None:
+            if operation._context is None or operation._draft._finished is not None:
+                continue
+            if operation._task is None or operation._task.done():
                 self._end(operation, _CANCELLED, None)
+            else:
+                self._starting.append(operation)
 
     async def _drive(self, operation: Operation[Any]) -> None:
         """Be the task of one operation: run the body and settle what comes out of it, whatever it is."""
@@ -799,10 +802,10 @@ class Engine:
             return None
         return loop.call_later(seconds, callback, context=self._context)
 
-    def emit(self, operation: Operation[Any], name: str, data: Any) -> SignalEvent | None:
+    def emit(self, operation: Operation[Any], name: str | SignalKey[Any], data: Any) -> SignalEvent | None:
         """Emit a signal in the name of an operation."""
         key = operation._draft.key
-        event = self.sink.emit(name, key=key, data=data, operation_id=operation.id, source=self.source)
+        event = self.sink.emit(name, data, key=key, operation_id=operation.id, source=self.source)
         if event is not None:
             with self._lock:
                 operation._record(event, self.options.max_operation_signals)

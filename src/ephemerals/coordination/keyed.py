@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .coordinator import Coordinator, as_selector
 from .schedule import KeyedSchedule, KeyTable
@@ -21,6 +21,8 @@ __all__ = ["KeyedWorkCoordinator", "keyed_schedule"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+U = TypeVar("U")
+V = TypeVar("V")
 
 
 def keyed_schedule(options: EphemeralOptions) -> KeyedSchedule:
@@ -81,16 +83,40 @@ class KeyedWorkCoordinator(Coordinator[T, R]):
     ) -> None:
         super().__init__(body, keyed_schedule, options=options, keywords=keywords, key=as_selector(key))
 
+    @overload
     @classmethod
     def from_async_iterable(
         cls,
-        source: AsyncIterable[T],
-        key: KeySelector[T],
-        body: AsyncBody[T, R] | PlainBody[T, R],
+        source: AsyncIterable[U],
+        key: KeySelector[U],
+        body: AsyncBody[U, V],
         *,
         options: EphemeralOptions | None = None,
         **keywords: Unpack[OptionKeywords],
-    ) -> Self:
+    ) -> KeyedWorkCoordinator[U, V]: ...
+
+    @overload
+    @classmethod
+    def from_async_iterable(
+        cls,
+        source: AsyncIterable[U],
+        key: KeySelector[U],
+        body: PlainBody[U, V],
+        *,
+        options: EphemeralOptions | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> KeyedWorkCoordinator[U, V]: ...
+
+    @classmethod
+    def from_async_iterable(
+        cls,
+        source: AsyncIterable[Any],
+        key: KeySelector[Any],
+        body: Any,
+        *,
+        options: EphemeralOptions | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Any:
         """Make a coordinator that is fed by a source, as `WorkCoordinator.from_async_iterable` does."""
         return cls(key, body, options=options, **keywords)._feed_from(source)
 

@@ -262,4 +262,6 @@ class LaneSchedule:
             if (operation := state.pop()) is not None:
                 state.credit -= total
                 return operation
+            total -= state.lane.weight or 0
+            state.credit = 0  # its keys are busy: it saves nothing up for later
         return None
