@@ -174,10 +174,11 @@ class CoordinatorMachine(RuleBasedStateMachine):
         """Open every gate and let time pass: now everything must end by itself, and nothing may be left."""
         world, stepped, coordinator = self.world, self.world.stepped, self.world.coordinator
         world.open_all_gates()
-        stepped.call(world.resume)
-        for _ in range(3):
+        for _ in range(3 + len(world.offers)):  # each body may have paused it again
+            stepped.call(world.resume)
             stepped.pass_time(LONG)
-            stepped.call(world.resume)  # a body may have paused it again
+            if coordinator.is_idle:
+                break
         self._look()
         assert coordinator.is_idle, f"something hangs: {coordinator!r}"
         check_fates(world)
