@@ -174,9 +174,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
         """Open every gate and let time pass: now everything must end by itself, and nothing may be left."""
         world, stepped, coordinator = self.world, self.world.stepped, self.world.coordinator
         world.open_all_gates()
-        for _ in range(3 + len(world.offers)):  # each body may have paused it again
-            stepped.call(world.resume)
+        stepped.call(world.resume)
+        for _ in range(3 + len(world.offers)):
             stepped.pass_time(LONG)
+            stepped.call(world.resume)  # a body may have paused it again
             if coordinator.is_idle:
                 break
         self._look()
