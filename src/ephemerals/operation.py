@@ -15,14 +15,16 @@ from .errors import InvalidOption, InvalidOptionType, OperationCancelled, Operat
 from .failure import kept_form
 from .ids import format_id
 from .options import as_count
+from .signals.progress import Progress
 from .snapshot import Draft, OperationSnapshot, OperationStatus, duration, waiting_time
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Generator, Mapping
     from contextvars import Context
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
+    from .clock import Clock
     from .failure import ErrorInfo
     from .signals import SignalEvent, SignalKey
 
@@ -44,6 +46,8 @@ _MAX_METADATA_DEPTH: Final = 16
 class Owner(Protocol):
     """Say what an operation asks of the engine that runs it."""
 
+    @property
+    def clock(self) -> Clock: ...
     @property
     def is_paused(self) -> bool: ...
     def now(self) -> float: ...
@@ -241,6 +245,20 @@ class Operation(Generic[R]):
         """Tell whether one of its signals has exactly this name."""
         plain = str(name)
         return any(event.name == plain for event in self.signals)
+
+    def progress(
+        self,
+        total: float | None = None,
+        *,
+        min_interval: float | timedelta = 0.5,
+        name: str | SignalKey[Any] = "progress",
+    ) -> Progress:
+        """Return a bar that tells by signals how far it has come: `with operation.progress(total=n) as bar`.
+
+        `bar.update()` counts a step. A signal is emitted at most every `min_interval` seconds (0: for every step), and
+        always for the last state. `total` is more than 0 steps (`None`: nobody knows); `name` tells several apart.
+        """
+        return Progress(self.emit, total, min_interval=min_interval, name=name, clock=self._owner.clock)
 
     def cancel(self) -> bool:
         """Cancel it: waiting, it never starts; running, its task is cancelled.

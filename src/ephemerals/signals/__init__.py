@@ -9,6 +9,7 @@ from .event import SignalEvent
 from .forwarding import Forwarding, forward
 from .graph import DependencyGraph, GraphReport, TaskStatus
 from .pattern import Pattern, PatternLike
+from .progress import Progress
 from .propagation import BlockReason, Propagation, SignalConstraints, current_cause, uncaused
 from .queries import SignalSummary
 from .quorum import QuorumOutcome, QuorumResult, quorum, voter_of
@@ -34,6 +35,7 @@ __all__ = [
     "Moment",
     "Pattern",
     "PatternLike",
+    "Progress",
     "Propagation",
     "QuorumOutcome",
     "QuorumResult",
