@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from .clock import Clock
+    from .coordination.responsibility import Acknowledgement
     from .failure import ErrorInfo
-    from .signals import SignalEvent, SignalKey
+    from .signals import PatternLike, SignalEvent, SignalKey
 
 __all__ = ["Operation", "current_operation"]
 
@@ -55,6 +56,12 @@ class Owner(Protocol):
     def cancel_one(self, operation: Operation[Any]) -> bool: ...
     def pin(self, operation_id: int) -> bool: ...
     def unpin(self, operation_id: int) -> bool: ...
+    async def acknowledged(
+        self,
+        operation: Operation[Any],
+        pattern: PatternLike | SignalKey[Any],
+        timeout: float | timedelta | None,  # noqa: ASYNC109
+    ) -> Acknowledgement: ...
     def is_pinned(self, operation_id: int) -> bool: ...
     def add_waiter(self, operation: Operation[Any]) -> asyncio.Future[BaseException | None]: ...
     def remove_waiter(self, operation: Operation[Any], waiter: asyncio.Future[BaseException | None]) -> None: ...
@@ -277,6 +284,24 @@ class Operation(Generic[R]):
     def unpin(self) -> bool:
         """Let size and age bounds apply to it again; return False if it was not pinned."""
         return self._owner.unpin(self.id)
+
+    async def acknowledged(
+        self,
+        pattern: PatternLike | SignalKey[Any],
+        *,
+        timeout: float | timedelta | None,  # noqa: ASYNC109 - running out of time is a result
+    ) -> Acknowledgement:
+        """Keep it pinned until a signal that matches acknowledges it, or for `timeout` seconds after it has ended.
+
+        A signal acknowledges it if it carries the operation's id, or, once it has ended, if it carries its key and no
+        id; one that is in the sink already will do. What it said itself while it ran does not count. How it ended does
+        not matter. `timeout=None` waits for ever. The result is true if it was acknowledged; else its `outcome` tells.
+
+        Afterwards, and if the wait is cancelled, it is pinned only if others hold it, or `pin` was called. Raises
+        `PinLimitReached` if too many are pinned, `SinkClosed` if nobody can be heard any more, `DeadlockError` if it
+        waits for itself.
+        """
+        return await self._owner.acknowledged(self, pattern, timeout)
 
     def snapshot(self) -> OperationSnapshot[R]:
         """Return what it looks like now: metadata only, frozen."""
