@@ -135,8 +135,9 @@ class TestWhatCounts:
             await settle()
             assert [each.done() for each in waits] == [True, False]
             await second
-            coordinator.signals.emit("seen", key="a")
-            assert all(await asyncio.gather(*waits))
+            later = coordinator.signals.emit("seen", key="a")
+            assert (await waits[0]).event is not later
+            assert (await waits[1]).event is later
         assert_quiet(coordinator)
 
     async def test_a_hashed_key_by_either_of_its_forms(self, sink):
