@@ -340,6 +340,30 @@ async def test_a_body_that_waits_for_what_cannot_start_before_it_ends_is_told_so
     assert_quiet(coordinator)
 
 
+async def test_so_it_is_when_that_becomes_so_while_it_waits():
+    told = []
+
+    async def body(item, operation):
+        if item is None:
+            return
+        coordinator.pause()
+        other = await coordinator.enqueue(None)
+        try:
+            await other.acknowledged("seen", timeout=60)
+        except DeadlockError as error:
+            told.append(error)
+        assert not other.is_pinned
+
+    async with WorkCoordinator(body, max_concurrency=1) as coordinator:
+        await coordinator.enqueue(1)
+        await asyncio.sleep(5)
+        assert told == []
+        coordinator.resume()
+        await coordinator.join()
+    assert len(told) == 1
+    assert_quiet(coordinator)
+
+
 @pytest.mark.parametrize(
     ("pattern", "timeout", "error"),
     [
