@@ -115,7 +115,7 @@ class Delivery:
             self.bind(running)
             return True
         if self.thread == get_ident():
-            if running is not None:
+            if running is not None and running is not loop:
                 self.bind(running)  # a thread runs one loop, so ours has stopped
             return True
         return not self._wake(loop)
