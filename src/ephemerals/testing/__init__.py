@@ -3,7 +3,7 @@
 The pytest plugin is `ephemerals.testing.plugin`; nothing else here needs pytest.
 """
 
-from .capture import capture, strict
+from .capturing import capture, strict
 from .clock import ExternalWork, VirtualClock
 from .forgotten import Payload, assert_forgotten, assert_forgotten_sync
 from .loop import VirtualEventLoop, run
