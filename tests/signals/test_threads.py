@@ -72,6 +72,34 @@ def test_emission_with_subscribers_and_queries():
     assert len({event.sequence for event in retracted}) == len(retracted)
 
 
+def test_a_handler_that_blocks_holds_up_no_other_thread():
+    sink = SignalSink()
+    heard = []
+    began, released = threading.Event(), threading.Event()
+
+    def block(event):
+        began.set()
+        assert released.wait(30)
+
+    sink.subscribe("a", block)
+    sink.subscribe("*", lambda event: heard.append(event.name))
+    blocked = threading.Thread(target=sink.emit, args=("a",))
+    blocked.start()
+    assert began.wait(30)
+    sink.emit("b")
+    assert sink.has("b")
+    assert sink.count() == 2
+    sink.subscribe("b", lambda event: None).cancel()
+    assert sink.retract("b") == 1
+    sink.emit("c")
+    assert heard == []
+    assert sink.statistics().undelivered == 2
+    released.set()
+    blocked.join()
+    assert heard == ["a", "b", "c"]
+    assert sink.statistics().undelivered == 0
+
+
 def test_exact_survivors_of_concurrent_clearing():
     sink = SignalSink(100_000)
     in_threads(lambda number: [sink.emit(f"{'ie'[turn % 2]}.{number}") for turn in range(100)])
