@@ -455,3 +455,41 @@ def test_cancelling_from_another_thread_loses_nothing_of_the_others(heard):
 
     asyncio.run(main())
     assert set(heard) == set(range(0, 2000, 2))
+
+
+async def test_what_a_plain_handler_returned_is_closed_when_nobody_will_await_it(heard):
+    sink = SignalSink(max_concurrent_handlers=1, max_queued=2)
+
+    async def later(event):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            heard.append(event.data)
+
+    subscription = sink.subscribe("a", lambda event: later(event))  # noqa: PLW0108 - a plain function
+    for number in range(5):
+        sink.emit("a", number)
+        await asyncio.sleep(0)
+    statistics = sink.statistics()
+    assert (statistics.running, statistics.queued, statistics.dropped) == (1, 2, 2)
+    subscription.cancel()
+    assert sink.statistics().queued == 0
+    await sink.aclose(0.1)
+    assert heard == [0]  # the others had not begun, and were closed without a warning
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_in_one_travels_on(heard, interrupt):
+    sink = SignalSink()
+
+    async def stop(event):
+        raise interrupt
+
+    async def main():
+        sink.subscribe("a", stop)
+        sink.emit("a")
+        await asyncio.sleep(60)
+
+    with pytest.raises(interrupt):
+        asyncio.run(main())
+    assert sink.statistics().failed == 1

@@ -79,6 +79,11 @@ class Delivery:
         if self._is_here(running_loop()):
             self.drain()
 
+    def flush_some(self) -> None:
+        """Do the same, but leave others a turn of the loop if there is much."""
+        if self._is_here(running_loop()):
+            self._on_wake()
+
     def bind(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Deliver on the thread of this loop, which is the current thread, from now on."""
         self.loop = loop
