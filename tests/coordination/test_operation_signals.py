@@ -511,7 +511,6 @@ class OtherLoop:
     async def catch_up(self):
         """Wait until everything emitted so far has been delivered over there, and handed over to here."""
         await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.sink.join(), self.loop))
-        await asyncio.sleep(0.01)
 
     def __enter__(self):
         self.thread.start()
