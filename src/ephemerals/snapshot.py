@@ -112,9 +112,10 @@ class Draft(Generic[R]):
 
     def seal(self) -> OperationSnapshot[R]:
         """Become a snapshot; this object itself, from now on frozen. Repeating it changes nothing."""
+        sealed: Any = self  # not a cast, which would be a call for each operation
         if type(self) is Draft:
-            self.__class__ = OperationSnapshot
-        return cast("OperationSnapshot[R]", self)
+            sealed.__class__ = OperationSnapshot
+        return sealed
 
     def copy(self, now: float) -> OperationSnapshot[R]:
         """Return a snapshot of how things are at the monotonic time `now`."""

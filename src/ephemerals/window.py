@@ -146,8 +146,8 @@ class OperationWindow:
         if self._closed:
             self.close()
             return
-        if self._unpinned > self._most:
-            self._trim(now)
+        while self._unpinned > self._most:
+            self._drop_oldest(now)
         if now + self._longest < self._armed_for and (self._ended or self.failures):
             self._arm_for(now + self._longest, now)
         if self._results_ttl is not None and snapshot.has_result and snapshot.id in self._ended:
@@ -229,7 +229,8 @@ class OperationWindow:
             self._unpinned += 1
             now = self._clock.monotonic()
             self.expire()
-            self._trim(now)
+            while self._unpinned > self._most:
+                self._drop_oldest(now)
             self._arm(now)
         return True
 
@@ -307,14 +308,13 @@ class OperationWindow:
         """Tell whether the timer is armed."""
         return self._timer is not None
 
-    def _trim(self, now: float) -> None:
-        ended, most = self._ended, self._most
-        while self._unpinned > most:
-            operation_id, snapshot = ended.popitem(last=False)
-            if snapshot.is_pinned:
-                self._aside[operation_id] = snapshot
-            else:
-                self._left(snapshot, FinalizationReason.SIZE, now)
+    def _drop_oldest(self, now: float) -> None:
+        """Drop the oldest; if it is pinned it steps aside instead, and the next has to be asked for."""
+        operation_id, snapshot = self._ended.popitem(last=False)
+        if snapshot.is_pinned:
+            self._aside[operation_id] = snapshot
+        else:
+            self._left(snapshot, FinalizationReason.SIZE, now)
 
     def _oldest(self) -> OperationSnapshot[Any] | None:
         """Find the oldest ended operation that is not pinned.
