@@ -100,6 +100,7 @@ class Operation(Generic[R]):
         "_emitted",
         "_is_ready",
         "_item",
+        "_key",
         "_order",
         "_outcome",
         "_owner",
@@ -121,12 +122,14 @@ class Operation(Generic[R]):
         item: Any,
         context: Context | None,
         key: Any,
+        schedule_key: Any,
         shown_key: Any,
         lane: str | None,
         timeout: float | None,
     ) -> None:
         self.id = operation_id
         self.key = key
+        self._key = schedule_key
         self._draft: Draft[R] = Draft(operation_id, name, shown_key, lane)
         self._owner = owner
         self._item = item

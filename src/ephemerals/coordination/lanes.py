@@ -74,6 +74,13 @@ class LaneState:
             return False
         return self.deferral is None or not self.deferral.holds_back()
 
+    def ready(self, free: int) -> int:
+        """Return how many of its items could take `free` slots."""
+        limit = self.lane.max_concurrency
+        if self.deferral is not None and self.deferral.is_holding:
+            return 0
+        return self.schedule.ready(free if limit is None else max(0, min(free, limit - self.active)))
+
     def pop(self) -> Operation[Any] | None:
         """Give out its next item."""
         if not self.is_open or (operation := self.schedule.pop()) is None:
@@ -146,14 +153,18 @@ class LaneSchedule:
         """Give out the next operation that may start; `None` if there is none."""
         return self._pop_weighted() if self._weighted else self._pop_strict()
 
+    def ready(self, free: int) -> int:
+        """Return how many would be given out, one after the other, while `free` slots are."""
+        return min(free, sum(each.ready(free) for each in self._lanes))
+
     def finished(self, operation: Operation[Any]) -> None:
         """Note that an operation given out has ended."""
         state = self.lane(operation.lane)
         state.active -= 1
         if self._table is None:
             return
-        self._table.finish(operation.key)
-        self._offer_place(operation.key)
+        self._table.finish(operation._key)
+        self._offer_place(operation._key)
 
     def held(self, operation: Operation[Any]) -> None:
         """Note that an operation given out is pending again, outside the schedule; its lane's slot is free."""
@@ -165,7 +176,7 @@ class LaneSchedule:
         state.pending += 1
         state.schedule.readmit(operation)
         if self._table is not None:
-            self._offer_place(operation.key)
+            self._offer_place(operation._key)
 
     def withdrawn(self, operation: Operation[Any]) -> None:
         """Note that an operation not yet given out is no longer pending."""
