@@ -2,10 +2,14 @@
 
 from ephemerals.clock import Clock
 from ephemerals.coordination import (
+    Background,
+    BackgroundTask,
+    Call,
     CoordinatorStatistics,
     DrainReport,
     KeyedWorkCoordinator,
     Lane,
+    MappedResults,
     PriorityWorkCoordinator,
     Quantiles,
     Report,
@@ -13,6 +17,8 @@ from ephemerals.coordination import (
     ResultStream,
     TimelineEntry,
     WorkCoordinator,
+    for_each,
+    map_each,
 )
 from ephemerals.echoes import Echo, FinalizationReason
 from ephemerals.errors import (
@@ -48,6 +54,9 @@ from ephemerals.snapshot import OperationSnapshot, OperationStatus
 from ephemerals.window import WindowView
 
 __all__ = [
+    "Background",
+    "BackgroundTask",
+    "Call",
     "Clock",
     "CoordinatorBroken",
     "CoordinatorClosed",
@@ -68,6 +77,7 @@ __all__ = [
     "InvalidOptionType",
     "KeyedWorkCoordinator",
     "Lane",
+    "MappedResults",
     "MissingExtra",
     "Operation",
     "OperationCancelled",
@@ -93,7 +103,9 @@ __all__ = [
     "WorkCoordinator",
     "WrongLoop",
     "current_operation",
+    "for_each",
     "format_id",
+    "map_each",
     "parse_id",
     "status_of",
 ]

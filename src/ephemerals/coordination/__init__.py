@@ -1,7 +1,11 @@
 """Coordinators: one engine, and the faces that people use."""
 
+from .background import Background, BackgroundTask
+from .call import Call
+from .for_each import for_each
 from .keyed import KeyedWorkCoordinator
 from .lanes import Lane
+from .map_each import MappedResults, map_each
 from .priority import PriorityWorkCoordinator
 from .report import CoordinatorStatistics, DrainReport, Quantiles, Report
 from .result import ResultCoordinator, ResultStream
@@ -9,10 +13,14 @@ from .timeline import TimelineEntry
 from .work import WorkCoordinator
 
 __all__ = [
+    "Background",
+    "BackgroundTask",
+    "Call",
     "CoordinatorStatistics",
     "DrainReport",
     "KeyedWorkCoordinator",
     "Lane",
+    "MappedResults",
     "PriorityWorkCoordinator",
     "Quantiles",
     "Report",
@@ -20,4 +28,6 @@ __all__ = [
     "ResultStream",
     "TimelineEntry",
     "WorkCoordinator",
+    "for_each",
+    "map_each",
 ]

@@ -12,7 +12,16 @@ from typing import Any, Final, Literal, TypeVar
 from ephemerals.errors import InvalidBody
 from ephemerals.operation import Operation
 
-__all__ = ["AsyncBody", "Body", "PlainBody", "examine", "function_name", "is_coroutine_function", "refuse_coroutine"]
+__all__ = [
+    "AsyncBody",
+    "Body",
+    "PlainBody",
+    "examine",
+    "function_name",
+    "innermost",
+    "is_coroutine_function",
+    "refuse_coroutine",
+]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -51,7 +60,7 @@ def examine(function: object, run_in: Literal["thread", "process"]) -> Body:
         message = f"a body must be a function, not {type(function).__qualname__}: {_EXPECTED}"
         raise InvalidBody(message)
     name = function_name(function)
-    inner = _innermost(function)
+    inner = innermost(function)
     if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
         message = f"body {name} is a generator, which would never run: {_EXPECTED}, that returns or awaits"
         raise InvalidBody(message)
@@ -70,7 +79,7 @@ def examine(function: object, run_in: Literal["thread", "process"]) -> Body:
 
 def function_name(function: Callable[..., Any]) -> str:
     """Return a function's qualified name, or its class's."""
-    inner = _innermost(function)
+    inner = innermost(function)
     return str(getattr(inner, "__qualname__", None) or type(inner).__qualname__)
 
 
@@ -90,7 +99,8 @@ def refuse_coroutine(value: object, advice: str) -> None:
         raise InvalidBody(message)
 
 
-def _innermost(function: Any) -> Any:
+def innermost(function: Any) -> Any:
+    """Return what is behind a `partial`, or the `__call__` of an object: the function itself."""
     while isinstance(function, partial):
         function = function.func
     if inspect.isroutine(function) or inspect.isclass(function):

@@ -562,8 +562,7 @@ class Engine:
         """End everything after an internal error: nobody may wait for something that will never come."""
         _logger.critical("coordinator %s is broken by an internal error", self.name, exc_info=error)
         self._broken = kept_form(error, is_shared=False)
-        self.is_closed = True
-        self.admission.close(self._refusal)
+        self.complete()
         window = self.window
         for operation in [*window.pending.values(), *window.running.values()]:
             if operation._draft._finished is not None:

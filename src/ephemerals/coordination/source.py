@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import AsyncIterable, AsyncIterator, Generator, Iterable
+from collections.abc import AsyncIterable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -150,7 +151,7 @@ async def pull(
     given to `on_second_error`.
     """
     iterator: Any
-    if isinstance(source, AsyncIterable):
+    if is_async := isinstance(source, AsyncIterable):
         iterator = aiter(source)
     elif isinstance(source, Iterable):
         iterator = iter(source)
@@ -158,7 +159,7 @@ async def pull(
         raise InvalidOptionType("items", f"<{type(source).__qualname__}>", "an iterable or an async iterable")
     del source
     async with _Closing(iterator, on_second_error):
-        if isinstance(iterator, AsyncIterator):
+        if is_async:
             async for item in iterator:
                 taken = take(item)
                 del item
@@ -189,7 +190,7 @@ class _Closing:
         try:
             if hasattr(self._iterator, "aclose"):
                 await self._iterator.aclose()
-            elif isinstance(self._iterator, Generator):
+            elif inspect.isgenerator(self._iterator):
                 self._iterator.close()
         except Exception as error:
             if kind is None:
