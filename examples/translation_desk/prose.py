@@ -21,6 +21,7 @@ __all__ = ["Fragment", "fragments_of", "with_translations"]
 
 _FRONT_MATTER = re.compile(r"\A(?P<fence>---|\+\+\+)[ \t]*\r?\n.*?^(?P=fence)[ \t]*$", re.DOTALL | re.MULTILINE)
 _LINE = re.compile(r"\r\n?|\n")
+_LINE_ENDS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _CONTAINER = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))*[ \t]*")
 _CLOSING_HASHES = re.compile(r"[ \t]+#+[ \t]*$")
 _ADDRESS = re.compile(r"(?:\b[a-z][a-z0-9+.-]*://|\bwww\.)[^\s<>|]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
@@ -64,7 +65,7 @@ def with_translations(document: str, fragments: Sequence[Fragment], translations
 def _escaped(document: str, fragment: Fragment, translation: str) -> str:
     """Keep a translation from meaning more than text: it may not bring marks that the original did not have."""
     original = document[fragment.start : fragment.end]
-    text = " ".join(translation.split())
+    text = _LINE_ENDS.sub(" ", translation).strip()
     if text == original or not text:
         return original
     text = _SPECIAL.sub(lambda mark: mark[0] if mark[0] in original else "\\" + mark[0], text)
@@ -231,17 +232,21 @@ def _keeping_labels(rule: Any, mark: int) -> Any:
             return True
         end = state.md.helpers.parseLinkLabel(state, start + mark, not mark)
         is_label = state.src[end + 1 : state.pos] in {"", "[]"}
-        for token in state.tokens[count:]:
-            for child in token.children or []:
-                if "span" in child.meta:
-                    child.meta["span"] = tuple(start + mark + 1 + each for each in child.meta["span"])
-                if is_label:
-                    child.meta.pop("span", None)
+        for token in _with_spans(state.tokens[count:]):
             if is_label:
-                token.meta.pop("span", None)
+                del token.meta["span"]
+            elif mark:  # the description was parsed by itself
+                token.meta["span"] = tuple(start + 2 + each for each in token.meta["span"])
         return True
 
     return wrapped
+
+
+def _with_spans(tokens: Sequence[Token]) -> Iterator[Token]:
+    for token in tokens:
+        if "span" in token.meta:
+            yield token
+        yield from _with_spans(token.children or [])
 
 
 def _make_parser() -> MarkdownIt:
