@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from markdown_it import MarkdownIt
 from markdown_it.common.utils import escapeHtml
 from markupsafe import Markup
+
+from .bounded import bounded_parser
 
 if TYPE_CHECKING:
     from markdown_it.renderer import RendererHTML
@@ -25,7 +26,7 @@ def _image(
     return f'<span class="picture" role="img" aria-label="{escapeHtml(description)}">{escapeHtml(description)}</span>'
 
 
-_parser = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+_parser = bounded_parser({"html": False})
 _parser.add_render_rule("image", _image)
 
 

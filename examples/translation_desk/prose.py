@@ -7,13 +7,15 @@ themselves are never written anew. Whatever cannot be located beyond doubt is le
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from markdown_it import MarkdownIt
+from .bounded import bounded_parser
 
 if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
@@ -21,10 +23,11 @@ __all__ = ["Fragment", "fragments_of", "with_translations"]
 
 _FRONT_MATTER = re.compile(r"\A(?P<fence>---|\+\+\+)[ \t]*\r?\n.*?^(?P=fence)[ \t]*$", re.DOTALL | re.MULTILINE)
 _LINE = re.compile(r"\r\n?|\n")
-_LINE_ENDS = re.compile(r"\s*[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]\s*")
 _CONTAINER = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))*[ \t]*")
-_CLOSING_HASHES = re.compile(r"[ \t]+#+[ \t]*$")
-_ADDRESS = re.compile(r"(?:\b[a-z][a-z0-9+.-]*://|\bwww\.)[^\s<>|]+|[\w.+-]+@[\w-]+\.[\w.-]+", re.IGNORECASE)
+# Every part is bounded or starts where no other could: people send 200 kB of a single letter.
+_ADDRESS = re.compile(
+    r"(?:(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://|\bwww\.)[^\s<>|]+|(?<![\w.+-])[\w.+-]{1,64}@[\w.-]{1,255}", re.IGNORECASE
+)
 _LETTER = re.compile(r"[^\W\d_]")
 _VERBATIM = re.compile(r"<(?P<close>/?)(?:code|kbd|pre|samp|script|style|var)\b", re.IGNORECASE)
 _ENTITY = re.compile(r"&(?=#?\w+;)")
@@ -65,7 +68,7 @@ def with_translations(document: str, fragments: Sequence[Fragment], translations
 def _escaped(document: str, fragment: Fragment, translation: str) -> str:
     """Keep a translation from meaning more than text: it may not bring marks that the original did not have."""
     original = document[fragment.start : fragment.end]
-    text = _LINE_ENDS.sub(" ", translation).strip()
+    text = " ".join(line for each in translation.splitlines() if (line := each.strip()))
     if text == original or not text:
         return original
     text = _SPECIAL.sub(lambda mark: mark[0] if mark[0] in original else "\\" + mark[0], text)
@@ -133,7 +136,7 @@ def _pieces(document: str, lines: Sequence[tuple[int, int]], content: str) -> li
         wanted = text.strip()
         line = document[start:end].rstrip()
         if not line.endswith(wanted):
-            line = _CLOSING_HASHES.sub("", line)
+            line = line.rstrip("#").rstrip()
         if wanted and line.endswith(wanted):
             lead = len(text) - len(text.lstrip())
             pieces.append(_Piece(offset + lead, start + len(line) - len(wanted), len(wanted)))
@@ -152,10 +155,11 @@ def _cell_pieces(content: str, at: int) -> list[_Piece]:
 
 
 def _in_inline(document: str, token: Token, pieces: Sequence[_Piece]) -> Iterator[Fragment]:
+    starts = [each.content for each in pieces]
     addresses = [each.span() for each in _ADDRESS.finditer(token.content)]
     for start, end in _text_spans(token.children or []):
         for left, right in _outside(start, end, addresses):
-            for piece in pieces:
+            for piece in pieces[max(0, bisect_right(starts, left) - 1) : bisect_left(starts, right)]:
                 begin, stop = max(left, piece.content), min(right, piece.content + piece.length)
                 text = token.content[begin:stop]
                 if begin >= stop or not _LETTER.search(text):
@@ -178,11 +182,13 @@ def _text_spans(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
 
 
 def _outside(start: int, end: int, gaps: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    for left, right in gaps:
-        if left < end and right > start:
-            if start < left:
-                yield start, left
-            start = max(start, right)
+    """Yield what of a span lies in none of the gaps, which are in order."""
+    for left, right in gaps[max(0, bisect_right(gaps, (start, end)) - 1) :]:
+        if left >= end:
+            break
+        if start < left:
+            yield start, left
+        start = max(start, right)
     if start < end:
         yield start, end
 
@@ -191,14 +197,15 @@ def _outside(start: int, end: int, gaps: Sequence[tuple[int, int]]) -> Iterator[
 
 
 def _extend(state: StateInline, end: int) -> None:
-    """Note that the text from the current position to `end` is text, in one token with what stands before it."""
+    """Note that the text from the current position to `end` is text, in one token with what stands before it.
+
+    Where it is matters here, and not what it says.
+    """
     last = state.tokens[-1] if state.tokens else None
     if last is not None and last.type == "text" and last.meta.get("span", (0, -1))[1] == state.pos:
         last.meta["span"] = (last.meta["span"][0], end)
-        last.content = state.src[last.meta["span"][0] : end]
         return
     token = state.push("text", "", 0)
-    token.content = state.src[state.pos : end]
     token.meta = {"span": (state.pos, end)}
 
 
@@ -250,7 +257,7 @@ def _with_spans(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _make_parser() -> MarkdownIt:
-    parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    parser = bounded_parser()
     parser.disable(["fragments_join", "text_join"])
     rules = {each.name: each.fn for each in parser.inline.ruler.__rules__}
     parser.inline.ruler.at("text", _text)
