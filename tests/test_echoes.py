@@ -8,10 +8,10 @@ from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tests.coordinators import every_coordinator
 
 from ephemerals import FinalizationReason, KeyedWorkCoordinator, OperationStatus, ResultCoordinator, WorkCoordinator
 from ephemerals.testing import Payload, assert_quiet
-from tests.coordinators import every_coordinator
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -14,14 +14,14 @@ from ephemerals.failure import copy_released, kept_form, qualified_name, release
 from ephemerals.testing import Payload
 
 
-class TwoArguments(Exception):  # noqa: N818 - a name says more here
+class TwoArguments(Exception):
     def __init__(self, first, second):
         super().__init__(f"{first} and {second}")
         self.first = first
         self.second = second
 
 
-class Slotted(Exception):  # noqa: N818
+class Slotted(Exception):
     __slots__ = ("code", "unset")
 
     def __init__(self, code):
@@ -29,34 +29,34 @@ class Slotted(Exception):  # noqa: N818
 
 
 @dataclass(frozen=True)
-class Frozen(Exception):  # noqa: N818
+class Frozen(Exception):
     code: int
 
 
-class Unprintable(Exception):  # noqa: N818
+class Unprintable(Exception):
     def __str__(self):
         raise RuntimeError("no text")
 
 
-class Uncopyable(Exception):  # noqa: N818
+class Uncopyable(Exception):
     @property
     def __dict__(self):
         raise RuntimeError("no copy")
 
 
-class NoNotes(Exception):  # noqa: N818
+class NoNotes(Exception):
     def add_note(self, _note):
         raise RuntimeError("no notes")
 
 
-class NeedsArguments(Exception):  # noqa: N818
+class NeedsArguments(Exception):
     def __new__(cls, code):
         self = super().__new__(cls, code)
         self.code = code
         return self
 
 
-class WithDescriptor(Exception):  # noqa: N818
+class WithDescriptor(Exception):
     @property
     def shown(self):
         return "read-only"
@@ -78,7 +78,7 @@ def nothing_attached(error):
 
 
 def deep(levels):
-    return deep(levels - 1) if levels else [][1]
+    return deep(levels - 1) if levels else [][1]  # noqa: PLE0643 - it is to fail
 
 
 class TestErrorInfo:
@@ -135,7 +135,7 @@ class TestErrorInfo:
         gc.disable()
         try:
             try:
-                raise KeyError(payload)  # noqa: TRY301 - raised for its traceback
+                raise KeyError(payload)
             except KeyError as error:
                 info = ErrorInfo.of(error, "message")
             del payload

@@ -8,6 +8,7 @@ import traceback
 import weakref
 
 import pytest
+from tests.coordinators import assert_adds_up, every_coordinator
 
 from ephemerals import (
     CoordinatorBroken,
@@ -20,10 +21,9 @@ from ephemerals import (
     current_operation,
 )
 from ephemerals.testing import Payload, VirtualClock
-from tests.coordinators import assert_adds_up, every_coordinator
 
 
-class Refused(Exception):  # noqa: N818
+class Refused(Exception):
     pass
 
 
@@ -418,6 +418,19 @@ class TestHandle:
             assert operation.started_at < operation.finished_at
             assert operation.enqueued_at < operation.started_at
             assert operation.attempt == 1
+
+    async def test_a_body_that_tries_again_says_so(self):
+        async def try_twice(item, operation):
+            operation.attempt = 2
+            with pytest.raises(InvalidOption, match="attempt=0"):
+                operation.attempt = 0
+
+        async with WorkCoordinator(try_twice) as coordinator:
+            operation = await coordinator.enqueue(1)
+            await operation
+            assert operation.attempt == coordinator.get(operation.id).attempt == 2
+            with pytest.raises(AttributeError, match="frozen"):
+                operation.attempt = 3
 
     async def test_it_knows_its_error(self):
         async with WorkCoordinator(refuse) as coordinator:

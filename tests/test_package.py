@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import pkgutil
 import re
 import subprocess
@@ -50,7 +51,7 @@ def test_what_a_module_offers_exists_and_is_described(name: str) -> None:
     module = importlib.import_module(name)
     for public in getattr(module, "__all__", ()):
         offered = getattr(module, public)
-        if callable(offered):
+        if isinstance(offered, type) or inspect.isroutine(offered):
             described = (offered.__doc__ or "").strip()
             assert described, f"{name}.{public} has no docstring"
             assert not re.match(rf"{public}\(", described), f"{name}.{public} has a generated docstring"

@@ -7,6 +7,7 @@ import tracemalloc
 import weakref
 
 import pytest
+from tests.coordinators import assert_adds_up, every_coordinator
 
 from ephemerals import (
     FinalizationReason,
@@ -17,7 +18,6 @@ from ephemerals import (
     WorkCoordinator,
 )
 from ephemerals.testing import Payload, VirtualClock, assert_quiet
-from tests.coordinators import assert_adds_up, every_coordinator
 
 
 async def work(seconds):
@@ -279,7 +279,7 @@ class TestPins:
             operation.pin()
             await operation
             await asyncio.sleep(50)
-            assert not coordinator.get(operation.id) is None
+            assert coordinator.get(operation.id) is not None
             assert operation.unpin()
             assert departures.seen == [(operation.id, FinalizationReason.AGE)]
 

@@ -7,7 +7,7 @@ The clock tells the time only. Waiting is the event loop's business.
 
 from __future__ import annotations
 
-import time
+import time as _time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -33,8 +33,8 @@ class Clock:
     def __init__(
         self,
         *,
-        monotonic: Callable[[], float] = time.monotonic,
-        time: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = _time.monotonic,
+        time: Callable[[], float] = _time.time,
     ) -> None:
         self.monotonic = monotonic
         self.time = time

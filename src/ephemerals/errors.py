@@ -149,14 +149,14 @@ class WrongLoop(CoordinatorError):
 class DeadlockError(CoordinatorError):
     """End a wait that could never succeed: everything it waits for waits itself.
 
-    `operations` are the ids of the running operations that wait for one another's room.
+    `operations` are the ids of the running operations that wait for one another.
     """
 
     def __init__(self, coordinator: str, operations: Iterable[int], listing: str) -> None:
         super().__init__(
-            f"deadlock in coordinator {coordinator!r}: every running operation that could make room "
-            f"waits for room or for work that has not started ({listing}): enqueue without waiting "
-            "for the outcome, raise the limits, or use a second coordinator",
+            f"deadlock in coordinator {coordinator!r}: these running operations wait for room, or for work that "
+            f"cannot end before they do ({listing}): enqueue without waiting for the outcome, raise the limits, "
+            "or use a second coordinator",
             coordinator,
         )
         self.operations = tuple(operations)

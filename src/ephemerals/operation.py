@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import deque
 from contextvars import ContextVar
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast, overload
 
 from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped
 from .failure import kept_form
 from .ids import format_id
+from .options import as_count
 from .snapshot import Draft, OperationSnapshot, OperationStatus, duration, waiting_time
 
 if TYPE_CHECKING:
@@ -23,11 +24,17 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from .failure import ErrorInfo
-    from .signals import SignalEvent
+    from .signals import SignalEvent, SignalKey
 
 __all__ = ["Operation", "current_operation"]
 
-R = TypeVar("R")
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
+    R = TypeVarWithDefault("R", default=object)  # a bare `Operation` hides no type from a checker
+else:
+    R = TypeVar("R")
+T = TypeVar("T")
 
 _PENDING: Final = OperationStatus.PENDING
 _MAX_METADATA_TEXT: Final = 4096
@@ -47,7 +54,7 @@ class Owner(Protocol):
     def is_pinned(self, operation_id: int) -> bool: ...
     def add_waiter(self, operation: Operation[Any]) -> asyncio.Future[BaseException | None]: ...
     def remove_waiter(self, operation: Operation[Any], waiter: asyncio.Future[BaseException | None]) -> None: ...
-    def emit(self, operation: Operation[Any], name: str, data: Any) -> SignalEvent | None: ...
+    def emit(self, operation: Operation[Any], name: str | SignalKey[Any], data: Any) -> SignalEvent | None: ...
     def retract(self, operation: Operation[Any], name: str) -> int: ...
 
 
@@ -138,8 +145,12 @@ class Operation(Generic[R]):
 
     @property
     def attempt(self) -> int:
-        """Return which attempt this is, from 1."""
+        """Return which attempt this is, from 1; a body that tries again sets it."""
         return self._draft.attempt
+
+    @attempt.setter
+    def attempt(self, number: int) -> None:
+        self._draft.attempt = as_count("attempt", number)
 
     @property
     def status(self) -> OperationStatus:
@@ -203,17 +214,30 @@ class Operation(Generic[R]):
         """Return how many signals it emitted in all."""
         return self._draft.signal_count if self._signals is None else self._emitted
 
-    def emit(self, name: str, *, data: Any = None) -> SignalEvent | None:
-        """Emit a signal in its name; return the event, or `None` if a constraint blocked it."""
+    @overload
+    def emit(self, name: SignalKey[T], data: T) -> SignalEvent[T] | None: ...
+
+    @overload
+    def emit(self, name: str, data: Any = None) -> SignalEvent | None: ...
+
+    def emit(self, name: str | SignalKey[Any], data: Any = None) -> SignalEvent | None:
+        """Emit a signal in its name; return the event, or `None` if a constraint blocked it.
+
+        It carries the operation's id and key. After the end it still reaches the sink, but is not remembered here.
+        """
         return self._owner.emit(self, name, data)
 
-    def retract(self, name: str) -> int:
-        """Take back its signals of this name; return how many were present."""
-        return self._owner.retract(self, name)
+    def retract(self, name: str | SignalKey[Any]) -> int:
+        """Take back all its signals of this name; return how many were present in the sink.
 
-    def has_signal(self, name: str) -> bool:
+        While it runs, it forgets them too; `signal_count` still counts them.
+        """
+        return self._owner.retract(self, str(name))
+
+    def has_signal(self, name: str | SignalKey[Any]) -> bool:
         """Tell whether one of its signals has exactly this name."""
-        return any(event.name == name for event in self.signals)
+        plain = str(name)
+        return any(event.name == plain for event in self.signals)
 
     def cancel(self) -> bool:
         """Cancel it: waiting, it never starts; running, its task is cancelled.

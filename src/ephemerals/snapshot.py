@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from .failure import ErrorInfo
-    from .signals import SignalEvent
+    from .signals import SignalEvent, SignalKey
 
 __all__ = ["OperationSnapshot", "OperationStatus"]
 
@@ -189,9 +189,10 @@ class OperationSnapshot(Draft[R]):
         """Tell whether it failed."""
         return self.status is OperationStatus.FAILED
 
-    def has_signal(self, name: str) -> bool:
+    def has_signal(self, name: str | SignalKey[Any]) -> bool:
         """Tell whether one of `signals` has exactly this name."""
-        return any(event.name == name for event in self.signals)
+        plain = str(name)
+        return any(event.name == plain for event in self.signals)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON: the id and the key as text, times as ISO 8601, never the result."""

@@ -171,8 +171,8 @@ class OperationWindow:
 
     def snapshot(self) -> list[OperationSnapshot[Any]]:
         """Return a snapshot of each operation: ended ones as they ended, then running, then pending."""
-        live = [*self.running.values(), *self.pending.values()]
-        return self.ended() + [each.snapshot() for each in live]
+        ended = self.ended()  # first, because what expires calls a hook, which may end some of the others
+        return ended + [each.snapshot() for each in (*self.running.values(), *self.pending.values())]
 
     def is_pinned(self, operation_id: int) -> bool:
         """Tell whether an operation is pinned."""
@@ -247,9 +247,8 @@ class OperationWindow:
         """Finalize everything that has ended, whatever its pins, and stop the timer; later ones leave at once."""
         self._closed = True
         now = self._clock.monotonic()
-        for held in (self._aside, self._ended):
-            while held:
-                self._left(held.popitem(last=False)[1], FinalizationReason.SHUTDOWN, now)
+        while held := self._aside or self._ended:  # a hook that reads may move some from one to the other
+            self._left(held.popitem(last=False)[1], FinalizationReason.SHUTDOWN, now)
         self._forget()
 
     def _forget(self) -> None:

@@ -15,6 +15,7 @@ import weakref
 import pytest
 
 from ephemerals import (
+    CoordinatorBroken,
     EphemeralOptions,
     InvalidBody,
     InvalidOption,
@@ -25,6 +26,8 @@ from ephemerals import (
     current_operation,
     for_each,
 )
+from ephemerals.coordination.schedule import FifoSchedule
+from ephemerals.signals import SignalSink
 from ephemerals.testing import Payload, assert_forgotten, assert_quiet
 
 variable = contextvars.ContextVar("variable", default="unset")
@@ -151,9 +154,30 @@ class TestRunning:
         assert body.peak == 4
         finalized = []
         await for_each(
-            range(3), Probe(), options=options, on_finalized=lambda *each: finalized.append(each), max_operation_lifetime=1
+            range(3),
+            Probe(),
+            options=options,
+            on_finalized=lambda *each: finalized.append(each),
+            max_operation_lifetime=1,
         )
         assert len(finalized) == 3
+
+    async def test_signals_skip_what_has_not_started_and_a_skipped_item_is_no_failure(self):
+        async def body(item, operation):
+            if item == 1:
+                operation.emit("rate.limited")
+
+        report = await for_each(range(5), body, max_concurrency=1, cancel_on_signals="rate.*")
+        assert (report.completed, report.skipped, report.failed) == (2, 3, 0)
+
+    async def test_a_signal_to_drain_ends_it_with_what_was_accepted(self):
+        source = Source(1, forever=True)
+        sink = SignalSink()
+        asyncio.get_running_loop().call_later(5, sink.emit, "coordinator.drain.all")
+        report = await for_each(source, Probe(), signals=sink)
+        assert report.completed == 1
+        assert source.closed_by == list(source.read_by)
+        assert_quiet()
 
     async def test_plain_functions_run_in_threads_of_their_own(self):
         names = []
@@ -214,8 +238,8 @@ class TestLaziness:
 
         tracemalloc.start()
         try:
-            few = await peak(2_000)
-            many = await peak(20_000)
+            few = await peak(1_000)
+            many = await peak(8_000)
         finally:
             tracemalloc.stop()
         assert many < few + 300_000
@@ -377,6 +401,32 @@ class TestErrors:
             await for_each(range(10), body, errors="stop", max_concurrency=1)
         assert body.started == [0]
 
+        async def fails_at_once(item):
+            started.append(item)
+            raise ValueError
+
+        started = []
+        with pytest.raises(ExceptionGroup):
+            await for_each(range(10), fails_at_once, errors="stop", max_concurrency=1)
+        assert started == [0]
+
+    async def test_a_source_that_fails_just_after_the_first_failure_is_not_the_outcome(self):
+        event = asyncio.Event()
+
+        async def items():
+            yield 1
+            await asyncio.sleep(1)
+            await event.wait()
+            raise LookupError
+
+        async def body(item):
+            await event.wait()
+            raise ValueError
+
+        asyncio.get_running_loop().call_later(2, event.set)
+        with pytest.raises(ExceptionGroup):
+            await for_each(items(), body, errors="stop")
+
     async def test_stopping_does_not_wait_for_a_source_that_waits(self):
         source = Source(1, forever=True)
         with pytest.raises(ExceptionGroup):
@@ -406,7 +456,7 @@ class TestSourceErrors:
                 yield 1
                 if error is not None:
                     raise error
-                yield 2
+                yield from itertools.count(2)
             finally:
                 closed.append(error)
 
@@ -414,7 +464,7 @@ class TestSourceErrors:
             await for_each(items(LookupError()), Probe())
         generator = items(None)
         with pytest.raises(ExceptionGroup):
-            await for_each(generator, Probe(failing=[1], seconds=0), errors="stop", max_concurrency=1, max_pending=1)
+            await for_each(generator, Probe(failing=[1]), errors="stop", max_concurrency=1)
         assert len(closed) == 2
 
     async def test_a_file_stays_open(self, tmp_path):
@@ -438,16 +488,18 @@ class TestSourceErrors:
             await for_each([2, 1, 0, 3], body, key=lambda item: 1 / item)
         assert sorted(body.ended) == [1, 2]
 
-    async def test_a_system_exit_of_the_source_travels_on(self):
-        def run():
-            async def main():
-                await for_each(Source(2, error=SystemExit(3)), Probe(seconds=60))
+    def test_a_system_exit_of_the_source_travels_on(self, caplog):
+        async def main():
+            await for_each(Source(2, error=SystemExit(3)), Probe(seconds=60))
 
+        codes = []
+        try:
             asyncio.run(main())
-
-        with pytest.raises(SystemExit) as caught:
-            await asyncio.to_thread(run)
-        assert caught.value.code == 3
+        except SystemExit as error:
+            codes.append(error.code)
+        assert codes == [3]
+        gc.collect()
+        assert "never retrieved" not in caplog.text
 
 
 class TestCancellation:
@@ -563,6 +615,14 @@ class TestCancellation:
         with pytest.raises(asyncio.CancelledError):
             await task
         assert_quiet()
+
+    async def test_a_coordinator_that_breaks_is_the_outcome(self, monkeypatch):
+        source = Source(3, forever=True)
+        monkeypatch.setattr(FifoSchedule, "pop", lambda _: 1 / 0)
+        with pytest.raises(ExceptionGroup) as caught:
+            await for_each(source, Probe())
+        assert {type(each) for each in caught.value.exceptions} == {CoordinatorBroken}
+        assert source.closed_by == list(source.read_by)
 
     async def test_it_can_run_inside_a_body(self):
         async def outer(item):

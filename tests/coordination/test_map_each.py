@@ -8,7 +8,14 @@ import itertools
 
 import pytest
 
-from ephemerals import InvalidOption, InvalidOptionType, OperationCancelled, OperationTimeout, map_each
+from ephemerals import (
+    InvalidOption,
+    InvalidOptionType,
+    OperationCancelled,
+    OperationSkipped,
+    OperationTimeout,
+    map_each,
+)
 from ephemerals.testing import Payload, assert_forgotten, assert_quiet
 
 
@@ -68,6 +75,13 @@ async def fails_at_two(item):
     return item
 
 
+async def read(mapped, into):
+    """Read all results, in the block, into a list."""
+    async with mapped as results:
+        async for result in results:
+            into.append(result)
+
+
 class TestResults:
     async def test_they_come_as_bodies_complete(self):
         async with map_each([3, 1, 2], Sleeper(), max_concurrency=3) as results:
@@ -81,10 +95,8 @@ class TestResults:
 
     async def test_each_comes_as_soon_as_it_is_there(self):
         loop = asyncio.get_running_loop()
-        times = []
         async with map_each([1, 5, 3], Sleeper(), max_concurrency=3, ordered=True) as results:
-            async for result in results:
-                times.append((result, loop.time() - 1000))
+            times = [(result, loop.time() - 1000) async for result in results]
         assert times == [(10, 1), (50, 5), (30, 5)]
 
     @pytest.mark.parametrize("ordered", [False, True])
@@ -168,9 +180,7 @@ class TestErrors:
             return item
 
         with pytest.raises(ValueError, match="2") as caught:
-            async with map_each([1, 2, 60], body, ordered=ordered, max_concurrency=3) as mapped:
-                async for result in mapped:
-                    results.append(result)
+            await read(map_each([1, 2, 60], body, ordered=ordered, max_concurrency=3), results)
         assert caught.value is body_error[0]
         assert "raised at" in caught.value.__notes__[0]
         assert results == [1]
@@ -206,6 +216,19 @@ class TestErrors:
             with pytest.raises(OperationCancelled):
                 await anext(results)
 
+    async def test_a_skipped_item_is_told_apart(self):
+        async def body(item, operation):
+            operation.emit("rate.limited")
+            return item
+
+        options = {"max_concurrency": 1, "cancel_on_signals": "rate.*"}
+        async with map_each([1, 2, 3], body, **options) as results:
+            assert await anext(results) == 1
+            with pytest.raises(OperationSkipped):
+                await anext(results)
+        async with map_each([1, 2, 3], body, errors="skip", **options) as results:
+            assert [result async for result in results] == [1]
+
     async def test_running_out_of_time_is_told_from_an_error_of_the_body(self):
         """R43."""
 
@@ -227,9 +250,7 @@ class TestErrors:
         source = Source(3, error=LookupError("no more"))
         results = []
         with pytest.raises(LookupError) as caught:
-            async with map_each(source.items(), Sleeper(), max_concurrency=1, ordered=ordered) as mapped:
-                async for result in mapped:
-                    results.append(result)
+            await read(map_each(source.items(), Sleeper(), max_concurrency=1, ordered=ordered), results)
         assert caught.value is source.error
         assert results == [10, 20, 30]
 
@@ -267,24 +288,24 @@ class TestLeaving:
         assert source.closed_by != [asyncio.current_task()]
         assert_quiet()
 
-    async def test_leaving_with_an_exception_does_so_too_and_raises_that(self):
+    async def test_leaving_with_an_exception_does_so_too_and_raises_that(self, caplog):
         body, source = Sleeper(), Source(close_error=OSError("close"))
-        with pytest.raises(KeyError):
+
+        async def leave():
             async with map_each(source.items(), body):
                 await asyncio.sleep(0.5)
                 raise KeyError
+
+        with pytest.raises(KeyError):
+            await leave()
+        assert "raised OSError" in caplog.text
         assert body.running == 0
         assert_quiet()
 
     async def test_a_cancelled_reader_does_so_too(self):
         body, source = Sleeper(), Source()
 
-        async def read():
-            async with map_each(source.items(), body) as results:
-                async for _ in results:
-                    pass
-
-        task = asyncio.create_task(read())
+        task = asyncio.create_task(read(map_each(source.items(), body), []))
         await asyncio.sleep(0.5)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -358,12 +379,25 @@ class TestLeaving:
             await results.__aenter__()
 
     async def test_a_reader_in_another_task_is_sent_away_on_leaving(self):
-        async with map_each(Source(0, waits=True).items(), at_once) as results:
+        release = asyncio.Event()
+
+        async def stubborn(item):
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    continue
+
+        async with map_each([1], stubborn) as results:
             reader = asyncio.create_task(anext(results, "end"))
             await asyncio.sleep(1)
             with pytest.raises(RuntimeError, match="one reader"):
                 await anext(results)
         assert await reader == "end"
+        release.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert_quiet()
 
 
 class TestArguments:
@@ -427,6 +461,25 @@ class TestPrivacy:
             return results
 
         await assert_forgotten(use)
+
+    async def test_the_last_item_that_was_pulled_is_forgotten_while_no_other_may_be(self):
+        async def body(item):
+            pass
+
+        def each_of(items):
+            while items:
+                yield items.pop()
+
+        blocks = []
+
+        async def use(item):
+            results = map_each(each_of([3, item, 1]), body, max_concurrency=1, max_pending=1)
+            del item
+            blocks.append(await results.__aenter__())
+            await asyncio.sleep(1)
+
+        await assert_forgotten(use)
+        await blocks[0].__aexit__(None, None, None)
 
     async def test_a_result_that_was_taken_is_not_kept(self):
         async def use(item):

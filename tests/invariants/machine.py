@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-
-from ephemerals.errors import PinLimitReached
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from tests.invariants.checks import Watch, check_fates, check_finalized, check_orders
 from tests.invariants.scripts import Script, quiet_scripts, scripts
 from tests.invariants.world import KEY_FAILS, Ticket, World
+
+from ephemerals.errors import PinLimitReached
 
 if TYPE_CHECKING:
     import asyncio
@@ -25,7 +25,7 @@ ENDINGS = ("drain", "aclose", "cancel", "complete", "cancel and wait", "drain fo
 LONG = 100.0
 
 numbers = st.integers(0, 30)
-keys = st.sampled_from(("a", "b", "c", "a", "b", KEY_FAILS))
+keys = st.sampled_from(("a", "b", "c", "a", "b", None, KEY_FAILS))
 lanes = st.sampled_from(("hot", "normal", "cold"))
 graces = st.sampled_from((0.0, 0.5, 5.0))
 
@@ -38,6 +38,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     plan: Plan
     ends_after: int
     steps: int
+    is_sound: bool
 
     def begin(self, plan: Plan, ends_after: int) -> None:
         self.plan = plan
@@ -45,10 +46,15 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self.watch = Watch(self.world, plan)
         self.ends_after = ends_after
         self.steps = 0
+        self.is_sound = True
 
-    def _looked(self) -> None:
+    def _look(self, *, at_rest: bool = False) -> None:
         self.steps += 1
+        self.is_sound = False
         self.watch.after_every_step()
+        if at_rest:
+            self.watch.at_rest()
+        self.is_sound = True
 
     def _accepted(self, number: int) -> Ticket | None:
         accepted = [each for each in self.world.facts.tickets if each.operation is not None]
@@ -61,25 +67,24 @@ class CoordinatorMachine(RuleBasedStateMachine):
     def offer(self, script: Script, key: str, lane: str, now: bool) -> None:
         offer = self.world.offer_now if now else self.world.offer
         offer(script, key, self._lane(lane))
-        self._looked()
+        self._look()
 
     @rule(script=quiet_scripts, count=st.integers(2, 6), key=keys, lane=lanes)
     def offer_several(self, script: Script, count: int, key: str, lane: str) -> None:
         for _ in range(count):
             self.world.offer(script, key, self._lane(lane))
-        self._looked()
+        self._look()
 
     @rule(count=st.integers(1, 3))
     def take_turns(self, count: int) -> None:
         for _ in range(count):
             self.world.stepped.turn()
-            self._looked()
+            self._look()
 
     @rule()
     def settle(self) -> None:
         self.world.stepped.settle()
-        self._looked()
-        self.watch.at_rest()
+        self._look(at_rest=True)
 
     @rule()
     def open_a_gate(self) -> None:
@@ -91,8 +96,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.world.stepped.leap(seconds)
         else:
             self.world.stepped.pass_time(seconds)
-            self.watch.at_rest()
-        self._looked()
+        self._look(at_rest=not at_once)
 
     @rule(number=numbers)
     def cancel_an_offer(self, number: int) -> None:
@@ -109,7 +113,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         else:
             had_effect = self.world.stepped.call(self.world.coordinator.cancel_operation, operation.id)
         assert had_effect is not ended
-        self._looked()
+        self._look()
 
     @rule(number=numbers)
     def await_a_handle(self, number: int) -> None:
@@ -128,7 +132,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.world.stepped.call(getattr(self.world.coordinator, what), ticket.operation.id)
         except PinLimitReached:
             assert what == "pin"
-        self._looked()
+        self._look()
 
     @rule(limit=st.integers(1, 5), pause=st.sampled_from((None, None, True, False)))
     def change_what_may_run(self, limit: int, pause: bool | None) -> None:
@@ -136,7 +140,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             self.world.stepped.call(self.world.set_limit, limit)
         else:
             self.world.stepped.call(self.world.coordinator.pause if pause else self.world.coordinator.resume)
-        self._looked()
+        self._look()
 
     @rule()
     def join(self) -> None:
@@ -150,7 +154,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
     @rule(how=st.sampled_from(ENDINGS), grace=graces, cancel_grace=graces)
     def end(self, how: str, grace: float, cancel_grace: float) -> None:
         self.world.end(how, grace, cancel_grace)
-        self._looked()
+        self._look()
 
     def _cancel_one_of(self, tasks: list[asyncio.Task[Any]], number: int) -> None:
         waiting = [each for each in tasks if not each.done()]
@@ -158,11 +162,16 @@ class CoordinatorMachine(RuleBasedStateMachine):
             waiting[number % len(waiting)].cancel()
 
     def teardown(self) -> None:
-        if hasattr(self, "world"):
-            try:
+        if not hasattr(self, "world"):
+            return
+        try:
+            if self.is_sound:
                 self._see_it_out()
-            finally:
-                self.world.close()
+        except BaseException:
+            self.is_sound = False
+            raise
+        finally:
+            self.world.close(in_order=self.is_sound)
 
     def _see_it_out(self) -> None:
         """Open every gate and let time pass: now everything must end by itself, and nothing may be left."""
@@ -172,7 +181,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
         for _ in range(3):
             stepped.pass_time(LONG)
             stepped.call(coordinator.resume)  # a body may have paused it again
-        self._looked()
+        self._look()
         assert coordinator.is_idle, f"something hangs: {coordinator!r}"
         check_fates(world)
         if self.plan.mischief != "enqueue":  # who comes in from a hook may come in the middle of another's coming
@@ -185,7 +194,7 @@ class CoordinatorMachine(RuleBasedStateMachine):
             assert fresh.operation is not None, "a fresh item is not let in"
             assert fresh.left_by == "return", "a fresh item does not run"
         stepped.complete(coordinator.aclose())
-        self._looked()
+        self._look()
         check_finalized(world)
         left = {kind: count for kind, count in coordinator.engine.leftovers().items() if count}
         assert not left, f"left behind: {left}"

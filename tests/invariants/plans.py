@@ -6,15 +6,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
+from tests.invariants.world import World, select_key
 
 from ephemerals import KeyedWorkCoordinator, Lane, PriorityWorkCoordinator, ResultCoordinator, WorkCoordinator
-from tests.invariants.world import World, select_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ephemerals.coordination.coordinator import Coordinator
     from tests.invariants.world import Ticket
+
+    from ephemerals.coordination.coordinator import Coordinator
 
 MISCHIEF = ("none", "look", "raise", "raise cancelled", "raise base", "cancel", "evict", "enqueue", "cancel all")
 

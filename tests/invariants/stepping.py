@@ -73,10 +73,17 @@ class SteppedLoop:
         return self.loop.run_until_complete(coroutine)
 
     def close(self) -> None:
-        """Close the loop; whatever still waits on it is a failure of the caller."""
-        left = [task.get_name() for task in asyncio.all_tasks(self.loop)]
-        for task in asyncio.all_tasks(self.loop):
-            task.cancel()
-        self.settle()
-        self.loop.close()
+        """Close the loop, on which nothing may be left."""
+        left = sorted(task.get_name() for task in asyncio.all_tasks(self.loop))
+        self.abandon()
         assert not left, f"tasks were left behind: {left}"
+
+    def abandon(self, last: Callable[[], None] | None = None) -> None:
+        """Close the loop without a word about what is left, because something has failed already."""
+        for _ in range(10):  # a body may refuse to be cancelled
+            for task in asyncio.all_tasks(self.loop):
+                task.cancel()
+            self.turn()
+        if last is not None:
+            self.call(last)
+        self.loop.close()

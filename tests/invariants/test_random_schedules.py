@@ -10,7 +10,6 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize
-
 from tests.invariants.machine import CoordinatorMachine
 from tests.invariants.plans import Plan, keyed_plans, priority_plans, result_plans, work_plans
 

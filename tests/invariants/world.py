@@ -12,15 +12,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ephemerals.errors import CoordinatorClosed, CoordinatorFull, DeadlockError
-from ephemerals.operation import Operation
 from tests.invariants.scripts import CHILDREN, Broken, Script, Worse
 from tests.invariants.stepping import SteppedLoop
+
+from ephemerals.errors import CoordinatorClosed, CoordinatorFull, DeadlockError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ephemerals.coordination.coordinator import Coordinator
+    from ephemerals.operation import Operation
 
 KEY_FAILS = "a key that cannot be selected"
 
@@ -49,7 +50,7 @@ class Ticket:
 
 @dataclass
 class Facts:
-    """Collect what bodies, hooks and callers report; what they find wrong must not vanish in an engine that isolates."""
+    """Collect what bodies, hooks and callers report; what they find must not vanish in an engine that isolates."""
 
     problems: list[str] = field(default_factory=list)
     tickets: list[Ticket] = field(default_factory=list)
@@ -376,7 +377,7 @@ class World:
         )
         self.expect(
             min(counts) >= 0 and sum(counts) == engine.total_enqueued,
-            f"{engine.total_enqueued} were accepted, and pending, active, completed, failed, cancelled, skipped {counts}",
+            f"{engine.total_enqueued} accepted, but pending, active, completed, failed, cancelled, skipped {counts}",
         )
 
     def collect(self) -> None:
@@ -386,7 +387,12 @@ class World:
             if not task.cancelled() and (error := task.exception()) is not None:
                 raise error
 
-    def close(self) -> None:
-        """Let go of the loop; the coordinator has been closed before."""
-        logging.disable(logging.NOTSET)
-        self.stepped.close()
+    def close(self, *, in_order: bool = True) -> None:
+        """Let go of the loop; if all is in order the coordinator has been closed and no task is left."""
+        try:
+            if in_order:
+                self.stepped.close()
+            else:
+                self.stepped.abandon(self.coordinator.engine.release)
+        finally:
+            logging.disable(logging.NOTSET)

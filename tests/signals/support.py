@@ -9,7 +9,7 @@ from ephemerals.clock import Clock
 
 
 class ManualClock(Clock):
-    """Tell a time that only `advance` moves; inside `timers()`, what the loop was to call later is called then."""
+    """Tell a time that only `advance` moves, and with it, inside `timers()`, the timers of the loop."""
 
     __slots__ = ("_timers", "now", "wall")
 

@@ -63,7 +63,7 @@ class TestSubscribing:
         assert heard[1] == "by hand"
 
     def test_a_lambda_is_kept(self, sink, heard):
-        sink.subscribe("a", lambda event: heard.append(event))
+        sink.subscribe("a", lambda event: heard.append(event))  # noqa: PLW0108 - it is about lambdas
         sink.emit("a")
         assert heard
 
@@ -186,7 +186,11 @@ class TestErrors:
         (record,) = caplog.records
         assert "secret" not in record.getMessage()
         assert record.exc_info is None
-        for part in ("'a.b'", "TestErrors.test_it_is_logged_without_data_or_message.<locals>.fail", "ValueError"):
+        for part in (
+            "'a.b'",
+            "TestErrors.test_it_is_logged_without_data_or_message.<locals>.fail",
+            "ValueError",
+        ):
             assert part in record.getMessage()
 
     def test_it_is_offered_to_the_hook(self):
@@ -298,3 +302,14 @@ class TestStatistics:
             sink.emit(name)
         assert (sink.statistics().count, sink.statistics().emitted) == (2, 3)
         assert repr(sink) == "<SignalSink 'mine' 2/2>"
+
+
+def test_mocks_are_handlers_too(sink):
+    from unittest.mock import MagicMock
+
+    working, failing = MagicMock(), MagicMock(side_effect=ValueError)
+    sink.subscribe("a", failing)
+    sink.subscribe("a", working)
+    event = sink.emit("a")
+    working.assert_called_once_with(event)
+    assert sink.statistics().handler_errors == 1

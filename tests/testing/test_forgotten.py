@@ -136,7 +136,7 @@ class TestReport:
     def test_a_traceback_is_followed_to_the_exception_and_its_owner(self):
         def keep(kept, item):
             try:
-                raise ValueError  # noqa: TRY301 - the frame with the item must be in the traceback
+                raise ValueError
             except ValueError as error:
                 kept.append(Node(error))
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import concurrent.futures
-import contextvars
 import functools
+import threading
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -97,12 +96,7 @@ class Background(Coordinator[Call, Any]):
         without a running loop, such as that of a plain endpoint; the thread waits until the loop has accepted it.
         """
         call = Call.of("add_task", function, args, kwargs)
-        del args, kwargs
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return self._add_from_thread(call)
-        return self._add(call)
+        return self._add(call) if _is_on_loop() else self._add_from_thread(call)
 
     @overload
     def task(
@@ -168,18 +162,26 @@ class Background(Coordinator[Call, Any]):
         return operation
 
     def _add_from_thread(self, call: Call) -> Operation[Any]:
-        accepted: concurrent.futures.Future[Operation[Any]] = concurrent.futures.Future()
-        calls = [call]
-        del call
+        outcome: list[Operation[Any] | BaseException] = []
+        is_settled = threading.Event()
 
         def accept() -> None:
             try:
-                accepted.set_result(self._add(calls.pop()))
+                outcome.append(self._add(call))
             except BaseException as error:  # noqa: BLE001 - it belongs to the thread that waits
-                accepted.set_exception(error)
+                outcome.append(error)
+            finally:
+                is_settled.set()
 
-        self._foreign_loop().call_soon_threadsafe(accept, context=contextvars.copy_context())
-        return accepted.result()
+        self._foreign_loop().call_soon_threadsafe(accept)  # in a copy of this thread's context
+        is_settled.wait()
+        operation = outcome.pop()
+        if isinstance(operation, BaseException):
+            try:
+                raise operation
+            finally:
+                del operation
+        return operation
 
 
 class BackgroundTask(Generic[P, C, R]):
@@ -198,11 +200,11 @@ class BackgroundTask(Generic[P, C, R]):
         self._key = key
         functools.update_wrapper(self, function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> C:
         """Call the function itself."""
         return self._function(*args, **kwargs)
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call:
         """Return a `Call` of the function with its timeout and key, for the methods that take an item."""
         call = Call.of("spawn", self._function, args, kwargs)
         call.timeout = self._timeout
@@ -210,11 +212,11 @@ class BackgroundTask(Generic[P, C, R]):
             call.key = hashable_key(self._key(*args, **kwargs))
         return call
 
-    async def spawn(self, *args: P.args, **kwargs: P.kwargs) -> Operation[R]:
+    async def spawn(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[R]:
         """Call the function in the background, as `Background.spawn` does."""
         return await self.background.enqueue(self.call(*args, **kwargs))
 
-    def try_spawn(self, *args: P.args, **kwargs: P.kwargs) -> Operation[R] | None:
+    def try_spawn(self, /, *args: P.args, **kwargs: P.kwargs) -> Operation[R] | None:
         """Call the function in the background if there is room at once; return `None` if it was refused."""
         return self.background.try_enqueue(self.call(*args, **kwargs))
 
@@ -232,6 +234,15 @@ class TaskDecorator(Protocol):
     ) -> BackgroundTask[P, Coroutine[Any, Any, R], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> BackgroundTask[P, R, R]: ...
+
+
+def _is_on_loop() -> bool:
+    """Tell whether this thread runs a loop, here and now."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _selector(key: Callable[..., Hashable] | str) -> Callable[..., Hashable]:

@@ -85,9 +85,13 @@ def function_name(function: Callable[..., Any]) -> str:
 
 def is_coroutine_function(function: Callable[..., Any]) -> bool:
     """Tell whether calling a function gives a coroutine: `async def`, also behind `partial` or as `__call__`."""
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - asked for the method itself, not whether it is there
-    )
+    while isinstance(function, partial):
+        function = function.func
+    if inspect.iscoroutinefunction(function):
+        return True
+    if inspect.isclass(function):
+        return False  # calling it makes an instance, whatever calling that one does
+    return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - the method itself
 
 
 def refuse_coroutine(value: object, advice: str) -> None:

@@ -64,9 +64,7 @@ async def background(call: Call, operation: Operation[Any]) -> Any:
         running = function(*arguments, **keywords)
         del arguments, keywords
         return await running
-    box: list[Any] = [arguments, keywords]
-    del arguments, keywords
-    return await cast("Engine", operation._owner).run_plain(operation, function, box)
+    return await cast("Engine", operation._owner).run_plain(operation, function, [arguments, keywords])
 
 
 def checked(function: object, how: str) -> Callable[..., Any]:

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 import itertools
 import warnings
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Generator, Hashable, Iterable, Mapping
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Hashable, Iterable, Mapping
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
@@ -155,7 +155,18 @@ class Coordinator(Generic[T, R]):
         Raise `CoordinatorError` at once if called on the loop's own thread, where waiting for the future would block
         the loop, or before the coordinator was used on a loop.
         """
-        return asyncio.run_coroutine_threadsafe(self.enqueue(item, metadata=metadata), self._foreign_loop())
+        return self._call_threadsafe(partial(self.enqueue, item, metadata=metadata))
+
+    def _call_threadsafe(
+        self, enqueue: Callable[[], Coroutine[Any, Any, Operation[R]]]
+    ) -> concurrent.futures.Future[Operation[R]]:
+        loop = self._foreign_loop()
+        coroutine = enqueue()
+        try:
+            return asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except BaseException:
+            coroutine.close()  # the loop was closed just now, and nobody will ever run it
+            raise
 
     def _foreign_loop(self) -> asyncio.AbstractEventLoop:
         loop = self.engine.loop

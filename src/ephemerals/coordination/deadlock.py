@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ephemerals.snapshot import OperationStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Hashable
 
     from ephemerals.operation import Operation
 
@@ -20,38 +20,48 @@ __all__ = ["Wait", "stuck_operations"]
 
 
 class Wait(NamedTuple):
-    """Say that a running operation waits for a pending one to end, or for room to enqueue another."""
+    """Say that a running operation waits for another one to end, or for room to enqueue another."""
 
     waiting: Operation[Any]
     target: Operation[Any]
     for_room: bool
 
-    def may_end(self, stuck: set[Operation[Any]], schedule: Schedule, pending: Collection[Operation[Any]]) -> bool:
-        """Tell whether the wait can end while `stuck` go on running: something must be able to start."""
+    def may_end(
+        self, stuck: set[Operation[Any]], schedule: Schedule, pending: Collection[Operation[Any]], limit: int
+    ) -> bool:
+        """Tell whether the wait can end while `stuck` go on running."""
+        if not self.for_room and self.target.status is not OperationStatus.PENDING:
+            return self.target not in stuck
+        if len(stuck) >= limit:
+            return False  # nothing more can start
         if not self.for_room:
             return not schedule.saturated_by(self.target, stuck)
-        if not schedule.has_compartments:
-            return any(not schedule.saturated_by(each, stuck) for each in pending)
-        wanted = {compartment for compartment, _ in schedule.compartments(self.target)}
-        return any(
-            not schedule.saturated_by(each, stuck)
-            for each in pending
-            if wanted & {compartment for compartment, _ in schedule.compartments(each)} or not wanted
-        )
+        movable = [each for each in pending if not schedule.saturated_by(each, stuck)]
+        full = (each for each, bound in schedule.compartments(self.target) if schedule.count(each) >= bound)
+        return bool(movable) and all(any(_is_in(each, where, schedule) for each in movable) for where in full)
+
+
+def _is_in(operation: Operation[Any], where: Hashable, schedule: Schedule) -> bool:
+    return any(each == where for each, _ in schedule.compartments(operation))
 
 
 def stuck_operations(
-    waits: Collection[Wait], schedule: Schedule, pending: Collection[Operation[Any]], limit: int
+    waits: Collection[Wait],
+    schedule: Schedule,
+    pending: Collection[Operation[Any]],
+    limit: int,
+    newest: Wait | None = None,
 ) -> set[Operation[Any]]:
     """Return the running operations that can never go on, whatever the others do.
 
     Start from all that wait, and set free, again and again, those whose waits can all end while the rest stay.
-    What remains is stuck.
+    What remains is stuck. If only the `newest` of the waits can have brought that about, it is looked at first.
     """
-    waits = [each for each in waits if each.for_room or each.target.status is OperationStatus.PENDING]
     stuck = {each.waiting for each in waits}
-    while stuck and len(stuck) < limit:
-        held = {each.waiting for each in waits if not each.may_end(stuck, schedule, pending)}
+    if newest is not None and newest.may_end(stuck, schedule, pending, limit):
+        return set()
+    while stuck:
+        held = {each.waiting for each in waits if not each.may_end(stuck, schedule, pending, limit)}
         if held == stuck:
             break
         stuck = held

@@ -14,7 +14,9 @@ import asyncio
 import contextvars
 import logging
 import sys
+import threading
 import weakref
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.errors import (
@@ -30,6 +32,8 @@ from ephemerals.failure import ErrorInfo, kept_form
 from ephemerals.ids import format_id, next_id
 from ephemerals.operation import Operation, _current, current_operation, freeze_metadata
 from ephemerals.options import as_count
+from ephemerals.signals import SignalSink
+from ephemerals.signals.propagation import cause
 from ephemerals.snapshot import OperationStatus
 from ephemerals.window import OperationWindow
 
@@ -38,17 +42,18 @@ from .deadlines import Deadlines
 from .deadlock import Wait, stuck_operations
 from .lifetime import keep_while_busy, let_go, register
 from .pools import ProcessPool, ThreadPool
-from .privacy import hashed_key
+from .privacy import hashed_key, key_text
+from .reactions import Reactions, check_options, has_conditions
 from .report import CoordinatorStatistics, DrainReport, Quantiles
+from .signal_hooks import has_hooks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Collection, Hashable, Mapping
 
     from ephemerals.options import EphemeralOptions
-    from ephemerals.signals import SignalEvent, SignalSink
+    from ephemerals.signals import SignalEvent, SignalKey
 
     from .body import Body
-    from .reactions import Reactions
     from .schedule import Schedule
 
 __all__ = ["Engine"]
@@ -65,6 +70,12 @@ _CANCELLED: Final = OperationStatus.CANCELLED
 _SKIPPED: Final = OperationStatus.SKIPPED
 
 _TIMED_OUT: Final = "timed out"
+
+
+class Source(str):
+    """Be the name of a coordinator as the source of its signals: two of one name are told apart by identity."""
+
+    __slots__ = ()
 
 
 class Engine:
@@ -89,6 +100,7 @@ class Engine:
         "_keeps_results",
         "_limit",
         "_listeners",
+        "_lock",
         "_make_schedule",
         "_pool",
         "_reactions",
@@ -112,6 +124,7 @@ class Engine:
         "options",
         "rejected",
         "schedule",
+        "source",
         "started_at",
         "total_cancelled",
         "total_completed",
@@ -138,13 +151,12 @@ class Engine:
         self.body = body
         self.options = options
         self.name = name
+        self.source = Source(name)
         self._clock = options.clock
         self._make_schedule = make_schedule
         self._keeps_results = keeps_results
         self._results_ttl = results_ttl
         self._task_name = f"ephemerals {name}"
-        self._listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
-        self._closed_listeners: tuple[Callable[[], None], ...] = ()
         self._sink: SignalSink | None = options.signals
         self._reactions: Reactions | None = None
         self._gate: Reactions | None = None
@@ -155,15 +167,13 @@ class Engine:
         """Be new and empty, with no loop; done at construction, and again in a forked child."""
         self.loop: asyncio.AbstractEventLoop | None = None
         self.schedule = self._make_schedule()
+        check_options(self.options, self.schedule)
+        self._lock = threading.RLock()
         self.window = OperationWindow(self.options, self.call_hook, results_ttl=self._results_ttl)
         self.admission = Admission(self.options.max_pending, self.schedule, self.window.pending)
         self._deadlines = Deadlines(self._clock, self._time_out)
         self._pool = ProcessPool() if self.body.kind == "process" else ThreadPool()
         self._context = contextvars.Context()
-        if self._sink is not None:
-            self._react()
-        elif any((self.options.cancel_on_signals, self.options.defer_on_signals, self.options.on_signal)):
-            _ = self.sink
         self._limit = self.options.max_concurrency
         self._timeout = self.options.operation_timeout
         self._hashes_keys = self.options.key_privacy == "hashed"
@@ -176,6 +186,8 @@ class Engine:
         self._blocked: dict[asyncio.Future[Any], Wait] = {}
         self._idle_waiters: dict[asyncio.Future[None], None] = {}
         self._broken: BaseException | None = None
+        self._listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
+        self._closed_listeners: tuple[Callable[[], None], ...] = ()
         self.is_paused = False
         self.is_closed = False
         self.is_released = False
@@ -188,6 +200,10 @@ class Engine:
         self.total_failed = 0
         self.total_cancelled = 0
         self.total_skipped = 0
+        if self._sink is not None:
+            self._react(self._sink)
+        elif has_conditions(self.options, self.schedule) or has_hooks(self.options):
+            self._make_sink()  # a body that starts at once must find its conditions watched
 
     # Coming in.
 
@@ -211,7 +227,7 @@ class Engine:
             name or self.body.name,
             self,
             item,
-            contextvars.copy_context() if self._inherits_context else contextvars.Context(),
+            contextvars.copy_context() if self._inherits_context else _fresh_context(),
             key,
             hashed_key(key) if self._hashes_keys and key is not None else key,
             lane,
@@ -253,6 +269,7 @@ class Engine:
             await self.admission.wait(operation, lambda waiter: self._note_wait(waiter, operation, for_room=True))
             try:
                 self.check_open()
+                self.accept(operation)
             except BaseException:
                 self.admission.give_back(operation)
                 raise
@@ -260,8 +277,9 @@ class Engine:
             if self.is_idle:
                 self._became_idle()  # nobody is about to come in any more
             raise
-        self.accept(operation)
         self.admission.used(operation)
+        if self._blocked:
+            self._end_deadlock()  # a body may wait behind this one for room that it alone could make
 
     def enqueue_nowait(self, operation: Operation[Any]) -> bool:
         """Accept an operation if there is room or room can be made by dropping; tell whether it was accepted."""
@@ -269,7 +287,7 @@ class Engine:
             self.options.overflow == "drop_oldest" and self._drop_for(operation)
         ):
             self.rejected += 1
-            _logger.info("coordinator %s refused an item: %s", self.name, self._why_full(operation))
+            _log(logging.INFO, "coordinator %s refused an item: %s", self.name, self._why_full(operation))
             return False
         self.accept(operation)
         return True
@@ -279,12 +297,12 @@ class Engine:
         operation._order = self.total_enqueued
         operation._draft._enqueued = self._clock.monotonic()
         operation._draft._wall = self._clock.time()
+        self.schedule.push(operation)  # first, because a key's own comparison may raise
         self.total_enqueued += 1
         pending = self.window.pending
         if not pending and not self.window.running:
             keep_while_busy(self)
         pending[operation.id] = operation
-        self.schedule.push(operation)
         if not self._scheduled:
             self.wake()
 
@@ -310,7 +328,7 @@ class Engine:
             if victim is None:
                 return False
             self.dropped += 1
-            _logger.warning("coordinator %s dropped operation %s to make room", self.name, format_id(victim.id))
+            _log(logging.WARNING, "coordinator %s dropped operation %s to make room", self.name, format_id(victim.id))
             self._withdraw(victim, _CANCELLED, "it was dropped to make room for a newer one")
         return True
 
@@ -329,7 +347,8 @@ class Engine:
             and self.loop is not None
         ):
             self._scheduled = True
-            self.loop.call_soon(self._pump, context=self._context)
+            with suppress(RuntimeError):  # its loop was closed: what is left is settled when it is used again
+                self.loop.call_soon(self._pump, context=self._context)
 
     def _pump(self) -> None:
         """Start what may start."""
@@ -341,7 +360,7 @@ class Engine:
             if self.loop is not None:
                 self._task_factory = self.loop.get_task_factory()
             for _ in range(_PER_TURN):
-                if len(running) >= self._limit or self.is_paused or (gate is not None and gate.holds):
+                if len(running) >= self._limit or self.is_paused or (gate is not None and gate.holds_back()):
                     break
                 if (operation := pop()) is None:
                     break
@@ -427,6 +446,9 @@ class Engine:
             self._fail(operation, failure.with_traceback(error.__traceback__))
             del failure
         except GeneratorExit:
+            if self.is_orphaned:
+                operation._waiters = None  # nobody can be told
+                self._idle_waiters.clear()
             self._end(operation, _CANCELLED, "its event loop went away")
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a body raises belongs to its operation
@@ -454,8 +476,14 @@ class Engine:
             return  # it belongs to the process this one was forked from, or to a loop that has gone
         if operation._timeout is not None:
             self._deadlines.discard(operation, operation._timeout)
-        self.schedule.finished(operation)
-        self._conclude(operation, status, outcome)
+        try:
+            self.schedule.finished(operation)
+            self._conclude(operation, status, outcome)
+        except Exception as error:  # noqa: BLE001 - an internal error must be heard by everybody who waits
+            if operation._draft._finished is None:
+                self.window.running[operation.id] = operation
+            self._break(error)
+            return
         if not self._scheduled and self.window.pending:
             self.wake()
 
@@ -464,14 +492,15 @@ class Engine:
         if operation.id not in self.window.running:
             return
         info = ErrorInfo.of(error, self.options.error_detail)
-        _logger.warning(
+        _log(
+            logging.WARNING,
             "operation %s (%s) of coordinator %s failed: %s at %s%s",
             format_id(operation.id),
             operation.name,
             self.name,
             info.type,
             info.place or "an unknown place",
-            "" if operation.key is None else f" [key {operation._draft.key!s}]",
+            "" if operation.key is None else f" [key {key_text(operation._draft.key)}]",
         )
         waiters, operation._waiters = operation._waiters, None
         kept = kept_form(error, is_shared=travels_on or bool(waiters))
@@ -497,9 +526,10 @@ class Engine:
         else:
             self._count(status)
         if operation._signals is not None:
-            draft.signals = tuple(operation._signals)
-            draft.signal_count = operation._emitted
-            operation._signals = None
+            with self._lock:
+                draft.signals = tuple(operation._signals)
+                draft.signal_count = operation._emitted
+                operation._signals = None
         if operation._waiters:
             self._wake_waiters(operation)
         window = self.window
@@ -533,7 +563,12 @@ class Engine:
         """Settle an operation that has not started."""
         del self.window.pending[operation.id]
         operation._status = status
-        self.schedule.withdrawn(operation)
+        try:
+            self.schedule.withdrawn(operation)
+        except Exception as error:  # noqa: BLE001 - as above
+            self.window.pending[operation.id] = operation
+            self._break(error)
+            return
         if self.admission.line or self.admission.parked:
             self.admission.left(operation)
         self._conclude(operation, status, outcome)
@@ -544,7 +579,7 @@ class Engine:
         self.schedule.finished(operation)
         if self.admission.line or self.admission.parked:
             self.admission.left(operation)
-        _logger.info("operation %s of coordinator %s was skipped: %s", format_id(operation.id), self.name, signal)
+        _log(logging.INFO, "operation %s of coordinator %s was skipped: %s", format_id(operation.id), self.name, signal)
         self._conclude(operation, _SKIPPED, signal)
 
     def _time_out(self, operation: Operation[Any]) -> None:
@@ -560,7 +595,7 @@ class Engine:
 
     def _break(self, error: BaseException) -> None:
         """End everything after an internal error: nobody may wait for something that will never come."""
-        _logger.critical("coordinator %s is broken by an internal error", self.name, exc_info=error)
+        _log(logging.CRITICAL, "coordinator %s is broken by an internal error", self.name, exc_info=error)
         self._broken = kept_form(error, is_shared=False)
         self.complete()
         window = self.window
@@ -569,6 +604,8 @@ class Engine:
                 continue  # a hook has cancelled it meanwhile
             window.pending.pop(operation.id, None)
             window.running.pop(operation.id, None)
+            if operation._timeout is not None:
+                self._deadlines.discard(operation, operation._timeout)
             if operation._task is not None:
                 operation._task.cancel()
             refusal = self._refusal()
@@ -587,7 +624,7 @@ class Engine:
                 self.loop.call_soon(_raise, error)
         except BaseException as error:  # noqa: BLE001 - a hook may raise anything
             self.hook_errors += 1
-            _logger.warning("%s of coordinator %s raised %s", name, self.name, type(error).__qualname__)
+            _log(logging.WARNING, "%s of coordinator %s raised %s", name, self.name, type(error).__qualname__)
 
     def now(self) -> float:
         """Return the monotonic time in seconds."""
@@ -612,33 +649,48 @@ class Engine:
     @property
     def sink(self) -> SignalSink:
         """Return the sink: the shared one, or its own, made when first needed."""
-        if self._sink is None:
-            from ephemerals.signals import SignalSink
+        return self._make_sink() if self._sink is None else self._sink
 
-            self._sink = SignalSink(clock=self._clock, name=self.name)
-            self._react()
-        return self._sink
+    def _make_sink(self) -> SignalSink:
+        """Make a sink of its own; a body's thread may be the first to need it."""
+        with self._lock:
+            if self._sink is None:
+                self._sink = SignalSink(clock=self._clock, name=self.name)
+                if not self.is_released:
+                    self._react(self._sink)
+            sink = self._sink
+        if self.loop is not None and not self.is_on_own_loop:
+            self.on_own_loop(sink.bind)
+        return sink
 
-    def _react(self) -> None:
+    def _react(self, sink: SignalSink) -> None:
         """Listen to the sink, for as long as this engine exists and is not closed."""
-        from .reactions import Reactions
-
         if self._reactions is not None:
             self._reactions.cancel()
-        self._reactions = reactions = Reactions(self, self.sink)
+        self._reactions = reactions = Reactions(self, sink)
         self._gate = reactions if reactions.is_gate else None
         weakref.finalize(self, reactions.cancel).atexit = False
 
-    def wake_from_anywhere(self) -> None:
-        """Look again whether something may start; a condition has changed, maybe in another thread."""
+    @property
+    def is_on_own_loop(self) -> bool:
+        """Tell whether this is a place from which the engine may be changed: its loop runs here, or it has none."""
+        return self.loop is None or asyncio._get_running_loop() is self.loop
+
+    def on_own_loop(self, function: Callable[..., object], *arguments: Any) -> None:
+        """Call a function where the engine may be changed: here, or soon on its loop; never if that is closed."""
         loop = self.loop
-        if loop is None or loop.is_closed():
+        if loop is None or self.is_on_own_loop:
+            function(*arguments)
             return
-        if asyncio._get_running_loop() is loop:
-            self._end_deadlock()
-            self.wake()
-        else:
-            loop.call_soon_threadsafe(self.wake_from_anywhere)
+        with suppress(RuntimeError):  # closed, maybe this very moment
+            loop.call_soon_threadsafe(function, *arguments, context=contextvars.Context())
+
+    def look_again(self) -> None:
+        """Look whether something may start, because a condition has changed."""
+        self._end_deadlock()
+        self.wake()
+        if self._reactions is not None and self.loop is not None:
+            self.loop.call_soon(self._reactions.settle, context=self._context)
 
     def begin_drain(self) -> None:
         """Close the intake and let everything that was accepted run, whatever holds it back."""
@@ -654,24 +706,24 @@ class Engine:
             return None
         return loop.call_later(seconds, callback, context=self._context)
 
-    def emit(self, operation: Operation[Any], name: str, data: Any) -> SignalEvent | None:
+    def emit(self, operation: Operation[Any], name: str | SignalKey[Any], data: Any) -> SignalEvent | None:
         """Emit a signal in the name of an operation."""
         key = operation._draft.key
-        event = self.sink.emit(name, key=key, data=data, operation_id=operation.id, source=self.name)
+        event = self.sink.emit(name, data, key=key, operation_id=operation.id, source=self.source)
         if event is not None:
-            operation._record(event, self.options.max_operation_signals)
+            with self._lock:
+                operation._record(event, self.options.max_operation_signals)
         return event
 
     def retract(self, operation: Operation[Any], name: str) -> int:
         """Take back an operation's signals of a name."""
-        operation._forget_signal(name)
+        with self._lock:
+            operation._forget_signal(name)
         return self.sink.retract(name, operation_id=operation.id)
 
     def add_waiter(self, operation: Operation[Any]) -> asyncio.Future[BaseException | None]:
         """Return a future that is resolved when an operation ends, with the exception to raise or `None`."""
-        loop = asyncio.get_running_loop()
-        if loop is not self.loop:
-            raise WrongLoop(self.name, self.loop, loop)
+        loop = self.bind()
         if self.window.live(operation.id) is not operation:
             message = (
                 f"operation {format_id(operation.id)} ({operation.name}) was left behind: its loop or process is gone"
@@ -701,33 +753,51 @@ class Engine:
             return
         if caller is operation:
             raise DeadlockError(self.name, (caller.id,), f"{caller!r} awaits itself")
-        self._blocked[waiter] = Wait(caller, operation, for_room)
+        self._blocked[waiter] = wait = Wait(caller, operation, for_room)
         if for_room:
             waiter.add_done_callback(self._unblock)
-        if (error := self._deadlock()) is not None:
+        if (error := self._deadlock(wait)) is not None:
             self._blocked.pop(waiter, None)
-            raise error
+            try:
+                raise error
+            finally:
+                del error  # this frame is in its traceback now
 
     def _unblock(self, waiter: asyncio.Future[Any]) -> None:
         self._blocked.pop(waiter, None)
 
-    def _deadlock(self) -> DeadlockError | None:
-        if self.is_paused or not self._blocked or (self._gate is not None and self._gate.holds):
+    def _deadlock(
+        self, newest: Wait | None = None, *, besides: Collection[Operation[Any]] = ()
+    ) -> DeadlockError | None:
+        """Look for operations that can never go on, besides some that will be told so."""
+        if self.is_paused or not self._blocked or (self._gate is not None and self._gate.is_holding):
             return None
-        stuck = stuck_operations(self._blocked.values(), self.schedule, self.window.pending.values(), self._limit)
+        waits = [
+            wait
+            for waiter, wait in self._blocked.items()
+            if not (waiter.done() or wait.waiting.has_ended or wait.waiting in besides)
+        ]
+        pending = [*self.window.pending.values(), *self.admission.reserved]
+        stuck = stuck_operations(waits, self.schedule, pending, self._limit, newest)
         if not stuck:
             return None
         listing = ", ".join(f"{format_id(each.id)} {each.name}" for each in stuck)
         return DeadlockError(self.name, [each.id for each in stuck], listing)
 
     def _end_deadlock(self) -> None:
-        """Wake one of those that wait in a deadlock which a lower limit, or the end of a pause, has brought about."""
-        if (error := self._deadlock()) is None:
-            return
-        for waiter, wait in reversed(self._blocked.items()):
-            if wait.waiting.id in error.operations and not waiter.done():
-                waiter.set_result(error)
-                return
+        """Wake those whose waits can never end, the newest first, until the others can go on.
+
+        A wait is looked at when it begins; this is for what happens later: a lower limit, the end of a pause, others
+        who took the room.
+        """
+        told: set[Operation[Any]] = set()
+        while (error := self._deadlock(besides=told)) is not None:
+            told.add(
+                next(wait.waiting for wait in reversed(self._blocked.values()) if wait.waiting.id in error.operations)
+            )
+            for waiter, wait in self._blocked.items():
+                if wait.waiting in told and not waiter.done():
+                    waiter.set_result(error)
 
     # Control.
 
@@ -759,7 +829,13 @@ class Engine:
         if operation._status is _PENDING:
             if operation.id not in self.window.pending:
                 return False
-            self._withdraw(operation, _CANCELLED, None)
+            if self.is_orphaned:
+                self.leave_loop()
+            else:
+                self._withdraw(operation, _CANCELLED, None)
+            return True
+        if self.is_orphaned:
+            self.leave_loop()
             return True
         if operation._stop is None:
             operation._stop = "cancelled"
@@ -781,6 +857,8 @@ class Engine:
     def complete(self) -> None:
         """Close the intake; those who wait for room are refused."""
         if not self.is_closed:
+            if self.is_orphaned:
+                self.leave_loop()
             self.is_closed = True
             self.admission.close(self._refusal)
             for listener in self._closed_listeners:
@@ -793,18 +871,19 @@ class Engine:
 
     async def wait_idle(self, within: float | None = None) -> bool:
         """Wait until idle, for at most `within` seconds (`None`: no limit); tell whether it is."""
-        self.bind()
-        if self.is_idle:
-            return True
-        if within == 0:
-            return False
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._idle_waiters[waiter] = None
-        try:
-            await asyncio.wait((waiter,), timeout=within)
-        finally:
-            self._idle_waiters.pop(waiter, None)
-        return self.is_idle
+        loop = self.bind()
+        deadline = None if within is None else loop.time() + within
+        while not self.is_idle:  # what woke it may have gone: an item was dropped for another, say
+            left = None if deadline is None else deadline - loop.time()
+            if left is not None and left <= 0:
+                return False
+            waiter: asyncio.Future[None] = loop.create_future()
+            self._idle_waiters[waiter] = None
+            try:
+                await asyncio.wait((waiter,), timeout=left)
+            finally:
+                self._idle_waiters.pop(waiter, None)
+        return True
 
     def _became_idle(self) -> None:
         let_go(self)
@@ -820,12 +899,15 @@ class Engine:
         if not await self.wait_idle(grace):
             self.cancel_all()
             if not await self.wait_idle(cancel_grace):
-                _logger.warning(
+                _log(
+                    logging.WARNING,
                     "coordinator %s closes while operations are still running: %s",
                     self.name,
                     ", ".join(f"{format_id(each.id)} ({each.name})" for each in self.window.running.values()),
                 )
         report = self.report()
+        if self._reactions is not None and not self.is_released:
+            await self._reactions.finish_hooks(cancel_grace)
         self.release()
         return report
 
@@ -848,13 +930,15 @@ class Engine:
             if self.loop is not None:
                 if not self.loop.is_closed():
                     raise WrongLoop(self.name, self.loop, loop)
-                self._leave_loop()
+                self.leave_loop()
             self.loop = loop
             if self.started_at is None:
                 self.started_at = self._clock.monotonic()
             self.window.bind(loop, self._context)
             if self._sink is not None:
                 self._sink.bind()
+            if self._reactions is not None:
+                self._reactions.bind(loop)
         return loop
 
     @property
@@ -862,10 +946,12 @@ class Engine:
         """Tell whether its loop has been closed."""
         return self.loop is not None and self.loop.is_closed()
 
-    def _leave_loop(self) -> None:
+    def leave_loop(self) -> None:
         """Settle what a loop that was closed has left behind; nobody can be waiting there any more."""
         window = self.window
         self.loop = None
+        if self._reactions is not None:
+            self._reactions.bind(None)
         self._scheduled = False
         self._starting.clear()
         self._blocked.clear()
@@ -949,18 +1035,32 @@ class Engine:
 
     def leftovers(self) -> dict[str, int]:
         """Count everything that must be gone when it is idle, for tests."""
+        reactions = {} if self._reactions is None else self._reactions.leftovers()
         return {
             "pending": len(self.window.pending),
             "running": len(self.window.running),
             "waiting for room": self.admission.waiting,
             "waiting for idle": len(self._idle_waiters),
             "blocked": len(self._blocked),
-            "timers": self.window.has_timer
-            + self._deadlines.has_timer
-            + (0 if self._reactions is None else self._reactions.timers),
+            "timers": self.window.has_timer + self._deadlines.has_timer + reactions.pop("timers", 0),
             **self.schedule.leftovers(),
+            **reactions,
         }
 
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def _fresh_context() -> contextvars.Context:
+    """Return an empty context that continues the chain of signals which led here, or constraints would not hold."""
+    context = contextvars.Context()
+    if (link := cause.get()) is not None:
+        context.run(cause.set, link)
+    return context
+
+
+def _log(level: int, message: str, *arguments: object, exc_info: BaseException | None = None) -> None:
+    """Log, and let nothing break if a handler or filter of the user raises."""
+    with suppress(Exception):
+        _logger.log(level, message, *arguments, exc_info=exc_info, stacklevel=2)

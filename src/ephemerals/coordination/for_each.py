@@ -141,7 +141,6 @@ class _Run(OneShot[Any, Any]):
         if self.errors == "stop":
             self._is_stopped = True
             self.engine.pause()
-            self.feeder.discard()
             self.engine.complete()
             self.settle()
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
-from .coordinator import Coordinator
+from .coordinator import Coordinator, as_selector
 from .schedule import KeyedSchedule, KeyTable
 
 if TYPE_CHECKING:
@@ -21,6 +21,8 @@ __all__ = ["KeyedWorkCoordinator", "keyed_schedule"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+U = TypeVar("U")
+V = TypeVar("V")
 
 
 def keyed_schedule(options: EphemeralOptions) -> KeyedSchedule:
@@ -79,18 +81,42 @@ class KeyedWorkCoordinator(Coordinator[T, R]):
         options: EphemeralOptions | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> None:
-        super().__init__(body, keyed_schedule, options=options, keywords=keywords, key=key)
+        super().__init__(body, keyed_schedule, options=options, keywords=keywords, key=as_selector(key))
+
+    @overload
+    @classmethod
+    def from_async_iterable(
+        cls,
+        source: AsyncIterable[U],
+        key: KeySelector[U],
+        body: AsyncBody[U, V],
+        *,
+        options: EphemeralOptions | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> KeyedWorkCoordinator[U, V]: ...
+
+    @overload
+    @classmethod
+    def from_async_iterable(
+        cls,
+        source: AsyncIterable[U],
+        key: KeySelector[U],
+        body: PlainBody[U, V],
+        *,
+        options: EphemeralOptions | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> KeyedWorkCoordinator[U, V]: ...
 
     @classmethod
     def from_async_iterable(
         cls,
-        source: AsyncIterable[T],
-        key: KeySelector[T],
-        body: AsyncBody[T, R] | PlainBody[T, R],
+        source: AsyncIterable[Any],
+        key: KeySelector[Any],
+        body: Any,
         *,
         options: EphemeralOptions | None = None,
         **keywords: Unpack[OptionKeywords],
-    ) -> Self:
+    ) -> Any:
         """Make a coordinator that is fed by a source, as `WorkCoordinator.from_async_iterable` does."""
         return cls(key, body, options=options, **keywords)._feed_from(source)
 

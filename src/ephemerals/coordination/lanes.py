@@ -72,10 +72,7 @@ class LaneState:
         limit = self.lane.max_concurrency
         if not self.pending or (limit is not None and self.active >= limit):
             return False
-        if self.deferral is not None and self.deferral.holds:
-            self.deferral.note_held_back()
-            return False
-        return True
+        return self.deferral is None or not self.deferral.holds_back()
 
     def pop(self) -> Operation[Any] | None:
         """Give out its next item."""
@@ -142,8 +139,8 @@ class LaneSchedule:
     def push(self, operation: Operation[Any]) -> None:
         """Take in an operation that has just been accepted."""
         state = self.lane(operation.lane)
-        state.pending += 1
         state.schedule.push(operation)
+        state.pending += 1
 
     def pop(self) -> Operation[Any] | None:
         """Give out the next operation that may start; `None` if there is none."""

@@ -10,6 +10,8 @@ import os
 import weakref
 from typing import TYPE_CHECKING, Final
 
+from ephemerals.operation import _current
+
 if TYPE_CHECKING:
     from .engine import Engine
 
@@ -39,6 +41,7 @@ def let_go(engine: Engine) -> None:
 
 def _after_fork_in_child() -> None:
     _busy.clear()
+    _current.set(None)
     for engine in list(_all):
         engine.start_anew()
 

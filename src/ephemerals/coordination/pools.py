@@ -14,6 +14,7 @@ import multiprocessing
 import pickle
 import weakref
 from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import suppress
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -189,9 +190,16 @@ class ProcessPool(Pool):
         def done(future: Future[Any]) -> None:
             error = future.exception()
             result = None if error is not None else future.result()
-            loop.call_soon_threadsafe(settle, result, error)
+            with suppress(RuntimeError):  # the loop has gone, and with it everybody who could have been told
+                loop.call_soon_threadsafe(settle, result, error)
 
-        self._executor.submit(_call_packed, packed).add_done_callback(done)
+        try:
+            future = self._executor.submit(_call_packed, packed)
+        except BrokenExecutor:  # a worker died while it had nothing to do
+            self.shutdown()
+            self._executor = self._make(self._size)
+            future = self._executor.submit(_call_packed, packed)
+        future.add_done_callback(done)
 
 
 def _call_packed(packed: bytes) -> Any:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .coordinator import Coordinator, outcome_of
 from .lanes import Lane, LaneSchedule
 from .schedule import FifoSchedule, KeyedSchedule, KeyTable
 
 if TYPE_CHECKING:
+    import concurrent.futures
     from collections.abc import AsyncIterable, Hashable, Mapping, Sequence
     from typing import Unpack
 
@@ -22,6 +24,8 @@ __all__ = ["PriorityWorkCoordinator"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+U = TypeVar("U")
+V = TypeVar("V")
 
 _DEFAULT_LANE = "normal"
 
@@ -96,17 +100,43 @@ class PriorityWorkCoordinator(Coordinator[T, R]):
         names = [each.name for each in lanes]
         self._default_lane = _DEFAULT_LANE if _DEFAULT_LANE in names else names[-1]
 
+    @overload
     @classmethod
     def from_async_iterable(
         cls,
-        source: AsyncIterable[T],
-        body: AsyncBody[T, R] | PlainBody[T, R],
+        source: AsyncIterable[U],
+        body: AsyncBody[U, V],
         *,
         lanes: Sequence[Lane] = (Lane(_DEFAULT_LANE),),
-        key: KeySelector[T] | None = None,
+        key: KeySelector[U] | None = None,
         options: EphemeralOptions | None = None,
         **keywords: Unpack[OptionKeywords],
-    ) -> Self:
+    ) -> PriorityWorkCoordinator[U, V]: ...
+
+    @overload
+    @classmethod
+    def from_async_iterable(
+        cls,
+        source: AsyncIterable[U],
+        body: PlainBody[U, V],
+        *,
+        lanes: Sequence[Lane] = (Lane(_DEFAULT_LANE),),
+        key: KeySelector[U] | None = None,
+        options: EphemeralOptions | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> PriorityWorkCoordinator[U, V]: ...
+
+    @classmethod
+    def from_async_iterable(
+        cls,
+        source: AsyncIterable[Any],
+        body: Any,
+        *,
+        lanes: Sequence[Lane] = (Lane(_DEFAULT_LANE),),
+        key: KeySelector[Any] | None = None,
+        options: EphemeralOptions | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Any:
         """Make a coordinator that is fed by a source, as `WorkCoordinator.from_async_iterable` does.
 
         Its items go to the default lane.
@@ -140,6 +170,12 @@ class PriorityWorkCoordinator(Coordinator[T, R]):
     async def run(self, item: T, *, lane: str | None = None, metadata: Mapping[str, Any] | None = None) -> R:
         """Enqueue an item into a lane and await its outcome; cancelling the caller cancels the operation."""
         return await outcome_of(await self.enqueue(item, lane=lane, metadata=metadata))
+
+    def enqueue_threadsafe(
+        self, item: T, *, lane: str | None = None, metadata: Mapping[str, Any] | None = None
+    ) -> concurrent.futures.Future[Operation[R]]:
+        """Enqueue an item into a lane from another thread, as `WorkCoordinator.enqueue_threadsafe` does."""
+        return self._call_threadsafe(partial(self.enqueue, item, lane=lane, metadata=metadata))
 
     @property
     def lanes(self) -> tuple[Lane, ...]:

@@ -27,6 +27,8 @@ __all__ = ["ResultCoordinator", "ResultStream"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+U = TypeVar("U")
+V = TypeVar("V")
 
 
 class ResultCoordinator(Coordinator[T, R]):
@@ -91,17 +93,43 @@ class ResultCoordinator(Coordinator[T, R]):
             results_ttl=results_ttl,
         )
 
+    @overload
     @classmethod
     def from_async_iterable(
         cls,
-        source: AsyncIterable[T],
-        body: AsyncBody[T, R] | PlainBody[T, R],
+        source: AsyncIterable[U],
+        body: AsyncBody[U, V],
         *,
-        key: KeySelector[T] | None = None,
+        key: KeySelector[U] | None = None,
         results_ttl: Seconds | None = None,
         options: EphemeralOptions | None = None,
         **keywords: Unpack[OptionKeywords],
-    ) -> Self:
+    ) -> ResultCoordinator[U, V]: ...
+
+    @overload
+    @classmethod
+    def from_async_iterable(
+        cls,
+        source: AsyncIterable[U],
+        body: PlainBody[U, V],
+        *,
+        key: KeySelector[U] | None = None,
+        results_ttl: Seconds | None = None,
+        options: EphemeralOptions | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> ResultCoordinator[U, V]: ...
+
+    @classmethod
+    def from_async_iterable(
+        cls,
+        source: AsyncIterable[Any],
+        body: Any,
+        *,
+        key: KeySelector[Any] | None = None,
+        results_ttl: Seconds | None = None,
+        options: EphemeralOptions | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Any:
         """Make a coordinator that is fed by a source, as `WorkCoordinator.from_async_iterable` does."""
         return cls(body, key=key, results_ttl=results_ttl, options=options, **keywords)._feed_from(source)
 

@@ -2,7 +2,8 @@
 
 A schedule holds the pending operations of an engine and answers one question in constant time: which one may start
 now? It is told what starts (by being asked), what ends and what is withdrawn. A withdrawn operation is passed over
-when its turn comes; once such leftovers outnumber the rest they are swept, so they never pile up.
+when its turn comes; once such leftovers outnumber the rest they are swept, so they never pile up, and none outlives
+the last that waits.
 """
 
 from __future__ import annotations
@@ -74,7 +75,10 @@ class FifoSchedule:
 
     __slots__ = ("_queue", "_withdrawn")
 
-    has_compartments: Final = False
+    @property
+    def has_compartments(self) -> bool:
+        """Tell whether some items have bounds of their own; here none has."""
+        return False
 
     def __init__(self) -> None:
         self._queue: deque[Operation[Any]] = deque()
@@ -90,6 +94,8 @@ class FifoSchedule:
         while queue:
             operation = queue.popleft()
             if operation._status is _PENDING:
+                if self._withdrawn and self._withdrawn == len(queue):
+                    self.clear()
                 return operation
             self._withdrawn -= 1
         return None
@@ -100,7 +106,9 @@ class FifoSchedule:
     def withdrawn(self, operation: Operation[Any]) -> None:  # noqa: ARG002 - which one does not matter here
         """Note that an operation not yet given out is no longer pending."""
         self._withdrawn += 1
-        if self._withdrawn > _FEW and self._withdrawn * 2 > len(self._queue):
+        if self._withdrawn == len(self._queue):
+            self.clear()
+        elif self._withdrawn > _FEW and self._withdrawn * 2 > len(self._queue):
             self._queue = deque(each for each in self._queue if each._status is _PENDING)
             self._withdrawn = 0
 
@@ -204,10 +212,10 @@ class KeyedSchedule:
     def push(self, operation: Operation[Any]) -> None:
         """Take in an operation that has just been accepted."""
         key = operation.key
-        self._live += 1
         state = self._keys.get(key)
         if state is None:
             state = self._keys[key] = _Key()
+        self._live += 1
         if not state.waiting and self._has_place(key, state):
             state.ready += 1
             operation._is_ready = True
@@ -238,6 +246,8 @@ class KeyedSchedule:
             elif not state.ready:
                 del self._keys[key]
             self._live -= 1
+            if self._withdrawn and not self._live:
+                self.clear()
             return operation
         return None
 
@@ -269,7 +279,9 @@ class KeyedSchedule:
             if state.queue:
                 self._withdrawn -= len(state.queue)
             del self._keys[key]
-        if self._withdrawn > _FEW and self._withdrawn > self._live:
+        if not self._live:
+            self.clear()
+        elif self._withdrawn > _FEW and self._withdrawn > self._live:
             self._sweep()
 
     def compartments(self, operation: Operation[Any]) -> Iterable[tuple[Hashable, int]]:

@@ -74,10 +74,16 @@ class Feeder:
         """Pull no more, because the intake is closed; the task closes the source."""
         if self._task is not None and not self._stopped:
             self._stopped = True
-            self._task.cancel()
+            if not self._task.get_loop().is_closed():
+                self._task.cancel()
 
     async def wait(self, within: float | None = None) -> bool:
-        """Wait until the source has ended, for at most `within` seconds; tell whether it has."""
+        """Wait until the source has ended, for at most `within` seconds; tell whether it has.
+
+        A source that was left to another loop, or to the process this one was forked from, has.
+        """
+        if self.start().get_loop() is not asyncio.get_running_loop():
+            return True
         done, _ = await asyncio.wait((self.start(),), timeout=within)
         return bool(done)
 
@@ -88,18 +94,13 @@ class Feeder:
 
     async def _feed(self) -> None:
         source, self._source = self._source, ()
-        reading = pull(source, self._hand_over, self._on_late_error)
-        del source
         try:
-            await reading
+            await pull(source, self._hand_over, self._on_late_error)
         except asyncio.CancelledError as error:
             if not self._stopped:
                 failure = RuntimeError("the source raised CancelledError although it was not cancelled")
                 failure.__cause__ = error
                 self._failed(failure)
-        except CoordinatorClosed as error:
-            if not self._engine.is_closed or error.coordinator != self._engine.name:
-                self._failed(error)
         except (KeyboardInterrupt, SystemExit, GeneratorExit) as error:
             self._failed(error)
             raise
@@ -128,7 +129,6 @@ class Feeder:
                 operation.cancel()
             if isinstance(error, asyncio.CancelledError):
                 raise
-        del operation
         if self._gate is not None:
             await self._gate()
         return not self._engine.is_closed

@@ -35,13 +35,19 @@ class TimelineEntry:
 
 
 def timeline(snapshots: Iterable[OperationSnapshot[Any]], since: datetime | None = None) -> list[TimelineEntry]:
-    """Return what happened to some operations, oldest first, from `since` on (`None`: all of it)."""
-    entries = [entry for snapshot in snapshots for entry in _entries(snapshot)]
-    entries.sort(key=lambda entry: entry.monotonic)
+    """Return what happened to some operations, oldest first, from `since` on (`None`: all of it).
+
+    What the clock cannot tell apart is in the order of the signals.
+    """
+    found = [pair for snapshot in snapshots for pair in _entries(snapshot)]
+    found.sort(key=lambda pair: (pair[1].monotonic, pair[0]))
+    entries = [entry for _, entry in found]
     return entries if since is None else [entry for entry in entries if entry.time >= since]
 
 
-def _entries(snapshot: OperationSnapshot[Any]) -> Iterator[TimelineEntry]:
+def _entries(snapshot: OperationSnapshot[Any]) -> Iterator[tuple[float, TimelineEntry]]:
+    """Yield entries, each with its place among the signals: their sequence, or just before or after one."""
+
     def entry(
         event: Literal["enqueued", "started", "signal", "finished"], monotonic: float, detail: str = ""
     ) -> TimelineEntry:
@@ -55,13 +61,15 @@ def _entries(snapshot: OperationSnapshot[Any]) -> Iterator[TimelineEntry]:
             monotonic=monotonic,
         )
 
-    yield entry("enqueued", snapshot._enqueued)
+    before = snapshot.signals[0].sequence - 0.5 if snapshot.signals else 0
+    after = snapshot.signals[-1].sequence + 0.5 if snapshot.signals else 0
+    yield before, entry("enqueued", snapshot._enqueued)
     if snapshot._started is not None:
-        yield entry("started", snapshot._started)
+        yield before, entry("started", snapshot._started)
     for signal in snapshot.signals:
-        yield entry("signal", signal.monotonic, signal.name)
+        yield signal.sequence, entry("signal", signal.monotonic, signal.name)
     if snapshot._finished is not None:
-        yield entry("finished", snapshot._finished, str(snapshot.status))
+        yield after, entry("finished", snapshot._finished, str(snapshot.status))
 
 
 async def replay(entries: list[TimelineEntry], speed: float | None) -> AsyncIterator[TimelineEntry]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .coordinator import Coordinator
 from .schedule import FifoSchedule
@@ -19,6 +19,8 @@ __all__ = ["WorkCoordinator"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+U = TypeVar("U")
+V = TypeVar("V")
 
 
 class WorkCoordinator(Coordinator[T, R]):
@@ -58,15 +60,37 @@ class WorkCoordinator(Coordinator[T, R]):
     ) -> None:
         super().__init__(body, lambda _: FifoSchedule(), options=options, keywords=keywords)
 
+    @overload
     @classmethod
     def from_async_iterable(
         cls,
-        source: AsyncIterable[T],
-        body: AsyncBody[T, R] | PlainBody[T, R],
+        source: AsyncIterable[U],
+        body: AsyncBody[U, V],
         *,
         options: EphemeralOptions | None = None,
         **keywords: Unpack[OptionKeywords],
-    ) -> Self:
+    ) -> WorkCoordinator[U, V]: ...
+
+    @overload
+    @classmethod
+    def from_async_iterable(
+        cls,
+        source: AsyncIterable[U],
+        body: PlainBody[U, V],
+        *,
+        options: EphemeralOptions | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> WorkCoordinator[U, V]: ...
+
+    @classmethod
+    def from_async_iterable(
+        cls,
+        source: AsyncIterable[Any],
+        body: Any,
+        *,
+        options: EphemeralOptions | None = None,
+        **keywords: Unpack[OptionKeywords],
+    ) -> Any:
         """Make a coordinator that is fed by a source, as fast as there is room; the source's end closes the intake.
 
         The source is read from now on if a loop runs, else from the first use. `drain` reads it to its end, and

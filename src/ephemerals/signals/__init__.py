@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from .contributors import Contributions, ContributionsOutcome, Contributors
+from .decaying import DecayingScores
+from .dispatcher import DispatcherStatistics, SignalDispatcher
 from .event import SignalEvent
+from .forwarding import Forwarding, forward
+from .graph import DependencyGraph, GraphReport, TaskStatus
 from .pattern import Pattern, PatternLike
 from .propagation import BlockReason, Propagation, SignalConstraints, current_cause, uncaused
 from .queries import SignalSummary
+from .quorum import QuorumOutcome, QuorumResult, quorum, voter_of
+from .scopes import SignalScope
 from .sink import SignalSink
 from .statistics import SignalStatistics
 from .stream import SignalStream
@@ -16,21 +23,37 @@ from .watch import Watch
 
 __all__ = [
     "BlockReason",
+    "Contributions",
+    "ContributionsOutcome",
+    "Contributors",
+    "DecayingScores",
+    "DependencyGraph",
+    "DispatcherStatistics",
+    "Forwarding",
+    "GraphReport",
     "Moment",
     "Pattern",
     "PatternLike",
     "Propagation",
+    "QuorumOutcome",
+    "QuorumResult",
     "SignalConstraints",
+    "SignalDispatcher",
     "SignalEvent",
     "SignalKey",
+    "SignalScope",
     "SignalSink",
     "SignalStatistics",
     "SignalStream",
     "SignalSummary",
     "Subscription",
+    "TaskStatus",
     "ValueStatistics",
     "Watch",
     "current_cause",
+    "forward",
+    "quorum",
     "statistics_of",
     "uncaused",
+    "voter_of",
 ]

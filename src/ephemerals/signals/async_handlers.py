@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
+    from contextlib import AbstractContextManager
     from contextvars import Context
 
     from .event import SignalEvent
@@ -36,16 +37,18 @@ class _Call(NamedTuple):
 class AsyncHandlers:
     """Run asynchronous handlers: at most `max_concurrent` at once, at most `max_queued` calls waiting.
 
-    Calls start in the order of the events, each in a context of its own. They run on the loop given to
-    `bind`; before that, they wait. Everything but `dropped` counts happens on that loop's thread.
+    Calls start in the order of the events, each in a context of its own. They run on the loop given to `bind`; before
+    that, they wait. Only `forget` may be called from other threads than that loop's.
     """
 
     __slots__ = (
         "_calls",
         "_isolation",
+        "_lock",
         "_loop",
         "_max_concurrent",
         "_max_queued",
+        "_starting",
         "_tasks",
         "_waiters",
         "cancelled",
@@ -54,15 +57,21 @@ class AsyncHandlers:
         "processed",
     )
 
-    def __init__(self, isolation: Isolation, *, max_concurrent: int, max_queued: int) -> None:
+    def __init__(
+        self, lock: AbstractContextManager[object], isolation: Isolation, *, max_concurrent: int, max_queued: int
+    ) -> None:
         self.processed = self.failed = self.cancelled = self.dropped = 0
         self._isolation = isolation
         self._max_concurrent = max_concurrent
         self._max_queued = max_queued
+        self.start_anew(lock)
+
+    def start_anew(self, lock: AbstractContextManager[object]) -> None:
+        """Have nothing to do, and no loop; what there was stayed behind in the parent process, if any."""
+        self._lock = lock
         self._calls: deque[_Call] = deque()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._waiters: list[asyncio.Future[None]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._starting = 0  # calls on their way to a task; a loop may run a task while it is made
+        self.bind(None)
 
     @property
     def queued(self) -> int:
@@ -77,8 +86,8 @@ class AsyncHandlers:
     def bind(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Run the calls on this loop from now on; those of another loop ended with it."""
         self._loop = loop
-        self._tasks = set()
-        self._waiters = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._waiters: list[asyncio.Future[None]] = []
         self.pump()
 
     def put(
@@ -89,27 +98,36 @@ class AsyncHandlers:
         started: Coroutine[Any, Any, object] | None = None,
     ) -> None:
         """Queue a call, pushing out the oldest if there is no room."""
-        self._calls.append(_Call(subscription, event, context, started))
+        with self._lock:
+            self._calls.append(_Call(subscription, event, context, started))
         self.pump()
-        if len(self._calls) > self._max_queued:
-            self._drop(self._calls.popleft())
+        with self._lock:
+            if len(self._calls) > self._max_queued:
+                self._drop(self._calls.popleft())
 
     def pump(self) -> None:
         """Start what may start."""
         loop = self._loop
-        while self._calls and loop is not None and len(self._tasks) < self._max_concurrent:
-            call = self._calls.popleft()
+        while loop is not None and len(self._tasks) + self._starting < self._max_concurrent:
+            with self._lock:
+                if not self._calls:
+                    return
+                call = self._calls.popleft()
+            self._starting += 1
             task = loop.create_task(self._run(call), context=call.context)
+            self._starting -= 1
             self._tasks.add(task)
             task.add_done_callback(self._on_done)
 
     def forget(self, subscription: Subscription) -> None:
         """Let go of the calls of a subscription that was cancelled."""
-        kept = [call for call in self._calls if call.subscription is not subscription]
-        for call in self._calls:
-            if call.subscription is subscription and call.started is not None:
+        with self._lock:
+            kept = [call for call in self._calls if call.subscription is not subscription]
+            gone = [call for call in self._calls if call.subscription is subscription]
+            self._calls = deque(kept)
+        for call in gone:
+            if call.started is not None:
                 call.started.close()
-        self._calls = deque(kept)
 
     def drop_all(self) -> None:
         """Let go of everything that waits, and count it as dropped."""
@@ -143,6 +161,8 @@ class AsyncHandlers:
 
     async def _run(self, call: _Call) -> None:
         subscription, event, _, started = call
+        if started is None and not subscription.is_active:
+            return
         del call
         try:
             await cast("Coroutine[Any, Any, object]", started or subscription.handler(event))

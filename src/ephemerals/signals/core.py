@@ -12,6 +12,7 @@ import os
 import threading
 import weakref
 from contextvars import Context, copy_context
+from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,12 +56,12 @@ class SinkCore:
         "_listeners",
         "_lock",
         "_number",
+        "_present",
         "_queue",
         "_release",
         "_routes",
         "_table",
         "_timer",
-        "_watched",
         "clock",
     )
 
@@ -79,12 +80,16 @@ class SinkCore:
         self._index = EventIndex(capacity, age)
         self._table = RoutingTable()
         self._isolation = Isolation(on_handler_error)
-        self._handlers = AsyncHandlers(self._isolation, max_concurrent=max_concurrent, max_queued=max_queued)
         self._new_lock()
-        self._delivery = Delivery(self._number, self._lock, self._isolation, self._handlers)
+        self._handlers = AsyncHandlers(
+            self._lock, self._isolation, max_concurrent=max_concurrent, max_queued=max_queued
+        )
+        self._delivery = Delivery(
+            self._number, self._lock, self._isolation, self._handlers, partial(_on_timer, self._reference())
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._due = -inf  # the moment for which the timer is armed
-        self._watched = False  # a watch has an event, which may leave
+        self._present: dict[Watch, SignalEvent[Any]] = {}  # the newest one for each watch that has any
         # What `emit` needs, one look-up away.
         self._queue = self._delivery.queue
         self._routes = self._table.routes
@@ -102,6 +107,13 @@ class SinkCore:
         """Return who hears of a name; the caller holds the lock."""
         return self._routes.get(name) or self._table.find(name)
 
+    def _refresh(self) -> float:
+        """Bring the window up to date and return what time it is; the caller holds the lock."""
+        now = self.clock.monotonic()
+        if self._index.refresh(now):
+            self._settle(now)
+        return now
+
     def _take(self, cells: list[Cell], *, retracted: bool) -> int:
         """Take events out of the window, and queue what is to be told of it; the caller holds the lock."""
         events: list[SignalEvent[Any]] = [cell[0] for cell in cells]
@@ -118,38 +130,43 @@ class SinkCore:
 
     def _change(self, watch: Watch, event: SignalEvent[Any] | None) -> None:
         """Let a watch have a new event; the caller holds the lock."""
-        if watch._event is not event:
-            watch._event = event
-            self._watched |= event is not None
-            if watch.on_change is not None and not watch.is_due:
-                watch.is_due = True
-                self._queue.append((None, (watch,), None))
+        if self._present.get(watch) is event:
+            return
+        self._set(watch, event)
+        if watch.on_change is not None and not watch.is_due:
+            watch.is_due = True
+            self._queue.append((None, (watch,), None))
+
+    def _set(self, watch: Watch, event: SignalEvent[Any] | None) -> None:
+        watch.is_set = event is not None
+        if event is None:
+            self._present.pop(watch, None)
+        else:
+            self._present[watch] = event
 
     def _settle(self, now: float) -> None:
         """Give the watches whose event has left the window the next best; the caller holds the lock."""
-        if not self._watched:
+        if not self._present:
             return
         self._index.refresh(now)
-        self._watched = False
-        for watch in self._table.watches:
-            event = watch._event
-            if event is not None and not self._index.contains(event):
+        for watch, event in list(self._present.items()):
+            if not self._index.contains(event):
                 self._change(watch, self._newest(watch.pattern))
-            self._watched |= watch._event is not None
 
     def _newest(self, pattern: Pattern) -> SignalEvent[Any] | None:
         names = pattern.names if pattern.is_exact else pattern.select(self._index.names())
         newest = [event for event in map(self._index.newest_of, names) if event is not None]
         return max(newest, key=lambda event: event.sequence, default=None)
 
-    def _recheck(self, watch: Watch, event: SignalEvent[Any]) -> SignalEvent[Any] | None:
-        """Return what a watch has now, given what it had a moment ago."""
+    def _event_of(self, watch: Watch) -> SignalEvent[Any] | None:
+        """Return what a watch has at this moment."""
+        event = self._present.get(watch)
         now = self.clock.monotonic()
-        if event.monotonic + self._index.max_age > now:
+        if event is None or event.monotonic + self._index.max_age > now:
             return event
         with self._lock:
             self._settle(now)
-            return watch._event
+            return self._present.get(watch)
 
     # The loop and its timer.
 
@@ -208,16 +225,15 @@ class SinkCore:
         due = self._index.next_expiry
         if due != inf:
             due = max(due, now + min(_SWEEP, age))
-        for watch in self._table.watches:
-            event = watch._event
-            if event is not None and not self._index.is_held(event):
+        for event in self._present.values():
+            if not self._index.is_held(event):
                 due = min(due, event.monotonic + age)
         return due
 
     def _on_due(self) -> None:
         with self._lock:
             now = self.clock.monotonic()
-            self._index.refresh(now)
+            self._index.tidy(now)
             self._settle(now)
             self._arm(now)
         self._flush()
@@ -225,12 +241,13 @@ class SinkCore:
     def _start_anew(self) -> None:
         """Be empty in a forked child: its parent's events, loop and half-done deliveries are not its own."""
         self._new_lock()
+        self._index = EventIndex(self._index.capacity, self._index.max_age)
+        self._handlers.start_anew(self._lock)
         self._delivery.start_anew(self._lock)
-        self._handlers.drop_all()
-        self._index.refresh(self.clock.monotonic())
-        self._take(list(self._index.cells()), retracted=False)
         self._timer = None
         self._due = -inf
+        for watch in list(self._present):
+            self._change(watch, None)
 
 
 _sinks: Final[weakref.WeakSet[SinkCore]] = weakref.WeakSet()

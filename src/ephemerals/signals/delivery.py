@@ -48,13 +48,18 @@ class Delivery:
 
     `queue` holds `(event, listeners, context)`, and `(None, (watch,), None)` for a watch to be told of a
     change. Append to it under `lock`, the sink's, and call `flush` outside of it. `loop` is the loop it is
-    bound to, `thread` the thread of that loop; without one, `thread` means nothing.
+    bound to, `thread` the thread of that loop; without one, `thread` means nothing. A new loop calls `on_bind` soon.
     """
 
-    __slots__ = ("_handlers", "_isolation", "_lock", "_number", "_woken", "busy", "loop", "queue", "thread")
+    __slots__ = ("_handlers", "_isolation", "_lock", "_number", "_on_bind", "_woken", "busy", "loop", "queue", "thread")
 
     def __init__(
-        self, number: int, lock: AbstractContextManager[object], isolation: Isolation, handlers: AsyncHandlers
+        self,
+        number: int,
+        lock: AbstractContextManager[object],
+        isolation: Isolation,
+        handlers: AsyncHandlers,
+        on_bind: Callable[[], None],
     ) -> None:
         self.queue: deque[Any] = deque()
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -64,6 +69,7 @@ class Delivery:
         self.busy = False
         self._lock = lock
         self._number = number
+        self._on_bind = on_bind
         self._woken = False
 
     # Where.
@@ -79,6 +85,8 @@ class Delivery:
         self.thread = get_ident()
         self._woken = False
         self._handlers.bind(loop)
+        if loop is not None:
+            loop.call_soon(self._on_bind, context=Context())
 
     def adopt(self, running: asyncio.AbstractEventLoop) -> None:
         """Bind to the running loop, unless the one that is bound is open in another thread."""
@@ -191,6 +199,8 @@ class Delivery:
             return
         try:
             watch.on_change(watch)
-        except Exception as error:  # noqa: BLE001 - as above
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # noqa: BLE001 - as above
             self._isolation.failed += 1
             logger.warning("on_change of %r failed: %s", watch, type(error).__qualname__)

@@ -68,7 +68,7 @@ class Forgetting(SignalQueries):
     def retract_event(self, event: SignalEvent[Any]) -> bool:
         """Take back exactly this event; False if it is not present."""
         with self._lock:
-            self._index.refresh(self.clock.monotonic())
+            self._refresh()
             cells = [cell for cell in self._index.cells_of(event.name) if cell[0] is event]
             self._take(cells, retracted=True)
         self._flush()
@@ -122,7 +122,7 @@ class Forgetting(SignalQueries):
 
     def _clear(self, select: Callable[[], Iterable[Cell]], what: dict[str, Any]) -> int:
         with self._lock:
-            self._index.refresh(self.clock.monotonic())
+            self._refresh()
             removed = self._take(list(select()), retracted=False)
             if removed and self._listeners:
                 self._announce(CLEARED, {"count": removed, **what})

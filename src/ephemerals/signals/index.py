@@ -42,7 +42,7 @@ class EventIndex:
     """Keep the newest `capacity` events, each for less than `max_age` seconds (`inf`: whatever its age).
 
     To add one, append it to `fresh`, and call `tidy` if `now >= next or indexed`. An event that is held stays
-    whatever its age, and leaves for want of room only when all others but the newest have left.
+    whatever its age, and leaves for want of room only after all others, the one just added excepted.
     """
 
     __slots__ = (
@@ -86,9 +86,10 @@ class EventIndex:
             else:
                 self._drop(cell)
 
-    def refresh(self, now: float) -> None:
-        """Drop what is too old, and index the rest; to be called before anything is asked."""
-        if now >= self.next:
+    def refresh(self, now: float) -> bool:
+        """Drop what is too old, and index the rest, before anything is asked; True if some may have gone."""
+        is_due = now >= self.next
+        if is_due:
             self._expire(now)
         buckets, order, fresh = self._buckets, self._order, self.fresh
         self.indexed += len(fresh)
@@ -103,6 +104,7 @@ class EventIndex:
                 bucket.newest = cell
                 bucket.count += 1
             order.append(cell)
+        return is_due
 
     def hold(self, event: SignalEvent) -> None:
         """Exempt an event from age; nothing happens if it has left already."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from ephemerals.errors import InvalidOptionType
@@ -59,8 +60,8 @@ class Isolation:
 
 def describe(handler: object) -> str:
     """Return the qualified name of a handler, for logs; never its arguments or its state."""
-    while (inner := getattr(handler, "func", None)) is not None:  # functools.partial
-        handler = inner
+    while isinstance(handler, partial):
+        handler = handler.func
     kind = type(handler)
     module = getattr(handler, "__module__", kind.__module__)
     return f"{module}.{getattr(handler, '__qualname__', kind.__qualname__)}"

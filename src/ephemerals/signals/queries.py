@@ -82,7 +82,7 @@ class SignalQueries(SinkCore):
         """Tell whether an event of this name is present, with this key if one is given."""
         name = as_name(name)
         with self._lock:
-            self._index.refresh(self.clock.monotonic())
+            self._refresh()
             if key is None:
                 return self._index.count_of(name) > 0
             return any(cell[0].key == key for cell in self._index.cells_of(name))
@@ -91,7 +91,7 @@ class SignalQueries(SinkCore):
         """Tell whether an event is present whose name matches a pattern."""
         compiled = as_pattern(pattern)
         with self._lock:
-            self._index.refresh(self.clock.monotonic())
+            self._refresh()
             if compiled.is_exact:
                 return any(map(self._index.count_of, compiled.names))
             return any(map(compiled.matches, self._index.names()))
@@ -99,7 +99,7 @@ class SignalQueries(SinkCore):
     def count(self, name: str | SignalKey[Any] | None = None) -> int:
         """Count the events of a name; of all names if it is `None`."""
         with self._lock:
-            self._index.refresh(self.clock.monotonic())
+            self._refresh()
             return self._index.indexed if name is None else self._index.count_of(as_name(name))
 
     def count_matching(self, pattern: PatternLike | SignalKey[Any]) -> int:
@@ -110,7 +110,7 @@ class SignalQueries(SinkCore):
     def counts(self) -> dict[str, int]:
         """Return how many events there are of each name."""
         with self._lock:
-            self._index.refresh(self.clock.monotonic())
+            self._refresh()
             return self._index.counts()
 
     def events(  # noqa: PLR0913 - one for each condition
@@ -174,7 +174,7 @@ class SignalQueries(SinkCore):
     ) -> Iterable[Cell]:
         """Yield the cells that meet every condition, newest first; the caller holds the lock."""
         index = self._index
-        index.refresh(self.clock.monotonic())
+        self._refresh()
         names: Iterable[str] | None = None if name is None else [as_name(name)]
         if pattern is not None:
             compiled = as_pattern(pattern)

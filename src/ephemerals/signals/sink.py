@@ -26,6 +26,7 @@ from .event import SignalEvent, _Draft, unstored
 from .forgetting import Forgetting
 from .isolation import logger
 from .propagation import BlockReason, SignalConstraints, cause
+from .scopes import SignalScope
 from .statistics import SignalStatistics
 from .stream import Buffer, SignalStream
 from .subscription import Subscription
@@ -172,7 +173,7 @@ class SignalSink(Forgetting):
                 route = self._routes.get(name) or self._table.find(name)
                 for watch in route.watches:
                     self._change(watch, event)
-                if self._watched:
+                if self._present:
                     self._settle(now)
                 if route.listeners:
                     listeners = route.listeners
@@ -219,7 +220,7 @@ class SignalSink(Forgetting):
             yield None
             return
         with self._lock:
-            self._index.refresh(self.clock.monotonic())
+            self._refresh()
             self._index.hold(event)
         try:
             yield event
@@ -242,6 +243,10 @@ class SignalSink(Forgetting):
                 self.constraints.on_blocked(event, reason)
             except Exception as error:  # noqa: BLE001 - a hook must not break what it watches
                 logger.warning("on_blocked failed on %r: %s", event.name, type(error).__qualname__)
+
+    def scoped(self, prefix: str, *, source: str | None = None) -> SignalScope:
+        """Return the part of this sink whose names begin with a prefix and a dot."""
+        return SignalScope(self, prefix, source=source)
 
     # Listening.
 
@@ -354,11 +359,9 @@ class SignalSink(Forgetting):
         with self._lock:
             if self._is_closed:
                 raise SinkClosed(self.name)
-            now = self.clock.monotonic()
-            self._index.refresh(now)
+            now = self._refresh()
             self._table.add(watch)
-            watch._event = self._newest(watch.pattern)
-            self._watched |= watch._event is not None
+            self._set(watch, self._newest(watch.pattern))
         self._attach()
         with self._lock:
             self._arm(now)
@@ -370,6 +373,8 @@ class SignalSink(Forgetting):
             self._table.remove(listener)
             if isinstance(listener, Subscription):
                 self._handlers.forget(listener)
+            else:
+                self._set(listener, None)
 
     # How it is doing, and the end.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from .delivery import running_loop
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from .event import SignalEvent
     from .subscription import Subscription
 
-__all__ = ["Buffer", "SignalStream"]
+__all__ = ["Buffer", "SignalStream", "resolve"]
 
 
 class Buffer:
@@ -35,9 +36,10 @@ class Buffer:
 
     def put(self, event: SignalEvent[Any]) -> None:
         """Take an event, pushing out the oldest if there is no room."""
-        if len(self.events) >= self.size:
-            self.events.popleft()
-            self.dropped += 1
+        while len(self.events) >= self.size:
+            with suppress(IndexError):  # another thread has just taken it
+                self.events.popleft()
+                self.dropped += 1
         self.events.append(event)
         self._wake()
 
@@ -48,29 +50,24 @@ class Buffer:
 
     async def take(self) -> SignalEvent[Any]:
         """Wait for an event and return it; `StopAsyncIteration` when none is left and none will come."""
-        while not self.events:
+        while True:
+            with suppress(IndexError):
+                return self.events.popleft()
             if self.is_ended:
                 raise StopAsyncIteration
-            waiter = asyncio.get_running_loop().create_future()
+            waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiters.append(waiter)
-            if self.events or self.is_ended:  # another thread was quicker
-                waiter.cancel()
-                continue
             try:
-                await waiter
+                if not self.events and not self.is_ended:  # else another thread was quicker
+                    await waiter
             finally:
-                if waiter in self._waiters:
+                with suppress(ValueError):
                     self._waiters.remove(waiter)
-        return self.events.popleft()
 
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         for waiter in waiters:
-            loop = waiter.get_loop()
-            if loop is running_loop():
-                _resolve(waiter)
-            elif not loop.is_closed():
-                loop.call_soon_threadsafe(_resolve, waiter)
+            resolve(waiter)
 
 
 class SignalStream:
@@ -114,6 +111,12 @@ class SignalStream:
         self._subscription.cancel()
 
 
-def _resolve(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+def resolve(waiter: asyncio.Future[None]) -> None:
+    """Wake whoever waits for a future, on whatever loop it waits; repeating it does nothing."""
+    loop = waiter.get_loop()
+    if loop is running_loop():
+        if not waiter.done():
+            waiter.set_result(None)
+    elif not loop.is_closed():
+        with suppress(RuntimeError):  # closed this very moment
+            loop.call_soon_threadsafe(resolve, waiter)

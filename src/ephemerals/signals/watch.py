@@ -38,14 +38,14 @@ class Watch:
     the timer that calls `on_change` has run yet. The watch does not keep the sink.
     """
 
-    __slots__ = ("_event", "_sink", "is_active", "is_due", "on_change", "pattern")
+    __slots__ = ("_sink", "is_active", "is_due", "is_set", "on_change", "pattern")
 
     def __init__(self, sink: SignalSink, pattern: Pattern, on_change: Callable[[Watch], object] | None) -> None:
         self.pattern: Final = pattern
         self.on_change: Final = on_change
         self.is_active = True
         self.is_due = False  # a call of `on_change` is on its way
-        self._event: SignalEvent[Any] | None = None
+        self.is_set = False  # the sink knows an event for it, which may just have expired
         self._sink = weakref.ref(sink)
 
     @property
@@ -54,21 +54,17 @@ class Watch:
 
         Compare `sequence` to tell which of two conditions came later.
         """
-        event = self._event
-        if event is None:
-            return None
-        sink = self._sink()
-        return None if sink is None else sink._recheck(self, event)
+        sink = self._sink() if self.is_set else None
+        return None if sink is None else sink._event_of(self)
 
     @property
     def present(self) -> bool:
         """Tell whether a matching event is present."""
-        return self._event is not None and self.event is not None
+        return self.is_set and self.event is not None
 
     def cancel(self) -> None:
         """Stop watching: nothing is present any more, and `on_change` is not called again."""
         self.is_active = False
-        self._event = None
         if (sink := self._sink()) is not None:
             sink._forget(self)
 
