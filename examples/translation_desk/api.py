@@ -39,7 +39,7 @@ class Finished(BaseModel):
     translated: str
 
 
-def desk_of(request: Request) -> Desk:
+async def desk_of(request: Request) -> Desk:
     """Return the application's desk; a dependency."""
     desk: Desk = request.app.state.desk
     return desk

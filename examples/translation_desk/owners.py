@@ -58,7 +58,7 @@ class OwnerCookie:
         return f"{_COOKIE}={value}; Path=/; Max-Age={_MAX_AGE}; HttpOnly; SameSite=Lax{'; Secure' * secure}"
 
 
-def owner_of(request: HTTPConnection) -> str:
+async def owner_of(request: HTTPConnection) -> str:
     """Return who sends this request; a dependency."""
     owner: str = request.state.owner
     return owner

@@ -75,11 +75,11 @@ async def test_a_third_stumble_is_a_clear_failure(translator):
 
 
 async def test_what_nobody_expected_fails_as_itself_and_is_not_tried_again(translator):
-    translator.error = ZeroDivisionError("a bug")
+    translator.error = ZeroDivisionError
     desk = Desk(translator)
     async with desk.registry:
         operation = await desk.start("ada", "es", "text")
-        with pytest.raises(ZeroDivisionError, match="a bug"):
+        with pytest.raises(ZeroDivisionError):
             await operation
     assert translator.calls == 1
 
@@ -150,7 +150,7 @@ class Text(str):
 async def test_after_its_entry_has_gone_nothing_holds_the_text(translator, fate):
     clock = VirtualClock.current()
     if fate == "failed":
-        translator.error = ConnectionError("gone")
+        translator.error = ConnectionError
     desk = Desk(translator, OwnerWindow(sliding=3600))
     async with desk.registry:
         text = Text("a secret `text`")

@@ -38,7 +38,7 @@ class UpperCase:
         try:
             await asyncio.sleep(self.seconds)
             if self.error is not None:
-                raise self.error
+                raise self.error("from the translator")
             if self.failures:
                 self.failures -= 1
                 raise TranslatorError("not this time")
