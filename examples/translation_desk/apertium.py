@@ -32,6 +32,7 @@ _ROUTES: Final = {
 }
 _RESERVED: Final = re.compile(r"[\\^$/\[\]{}<>@]")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
+_TOO_LONG_WORD: Final = re.compile(r"\S{200}")
 _END: Final = ".[][\n]"
 _LARGEST_ANSWER: Final = 4 * 1024 * 1024
 
@@ -71,7 +72,9 @@ class ApertiumTranslator:
         if language not in self.languages():
             message = f"{self.name} has no pair for {language}"
             raise TranslatorError(message)
-        translated = list(texts)
+        # What has such a word in it is no text, and takes time with the square of its length.
+        sent = [index for index, text in enumerate(texts) if text.strip() and not _TOO_LONG_WORD.search(text)]
+        translated = [texts[index] for index in sent]
         try:
             async with asyncio.timeout(self._timeout):
                 for mode in _ROUTES[language][1]:
@@ -80,7 +83,8 @@ class ApertiumTranslator:
         except TimeoutError:
             message = f"{self.name} did not answer within {self._timeout:g} s"
             raise TranslatorError(message) from None
-        return translated
+        answers = dict(zip(sent, translated, strict=True))
+        return [answers.get(index, text) for index, text in enumerate(texts)]
 
     async def aclose(self) -> None:
         """End the processes that wait for work."""
@@ -186,4 +190,6 @@ def _escape(reserved: re.Match[str]) -> str:
 
 def _from_stream(answer: bytes, text: str) -> str:
     decoded = answer.decode(errors="replace").rstrip("\0").removesuffix(_END)
-    return _ESCAPED.sub(r"\1", decoded).strip() or text
+    translated = _ESCAPED.sub(r"\1", decoded).strip() or text
+    # Each text is a sentence to Apertium, and some are only a part of one.
+    return translated[0].lower() + translated[1:] if text[:1].islower() and translated else translated
