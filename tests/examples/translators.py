@@ -61,5 +61,11 @@ class Switched(UpperCase):
         return self._switch.exists()
 
     async def translate(self, texts, language):
-        self.seconds = float(self._switch.read_text())
+        self.seconds = 0
+        waited = 0.0
+        while waited < (seconds := float(self._switch.read_text())):  # it may change meanwhile
+            await asyncio.sleep(min(0.05, seconds - waited))
+            waited += 0.05
+        if seconds < 0:
+            raise ValueError(seconds)
         return await super().translate(texts, language)
