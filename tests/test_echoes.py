@@ -45,6 +45,18 @@ async def test_what_leaves_the_window_echoes_with_its_last_state_and_the_reason(
             echo.key = "other"
 
 
+async def test_echoes_may_be_asked_for_by_a_pattern_of_their_signals():  # fault E6
+    async def body(item, operation):
+        operation.emit(item)
+
+    async with WorkCoordinator(body, max_concurrency=1, max_tracked_operations=0) as coordinator:
+        for name in ("load.started", "load.failed", "mail.sent"):
+            await coordinator.run(name)
+        shown = [[event.name for event in each.signals] for each in coordinator.echoes(pattern="load.*")]
+        assert shown == [["load.started"], ["load.failed"]]
+        assert len(coordinator.echoes()) == 3
+
+
 async def test_an_echo_stays_for_its_retention_and_not_a_moment_longer():
     async with WorkCoordinator(work, max_tracked_operations=0, echo_retention=60) as coordinator:
         await coordinator.run(1)

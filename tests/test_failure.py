@@ -56,6 +56,10 @@ class NeedsArguments(Exception):
         return self
 
 
+class Both(ValueError, OSError):
+    pass
+
+
 class WithDescriptor(Exception):
     @property
     def shown(self):
@@ -215,6 +219,12 @@ class TestCopy:
         assert nothing_attached(copy)
         assert raised.__traceback__ is not None
         assert raised.__cause__ is not None
+
+    def test_a_class_that_cannot_be_made_empty_gives_the_nearest_built_in_one(self):
+        copy = copy_released(caught(Both("seven")))
+        assert type(copy) is ValueError
+        assert copy.args == ("seven",)
+        assert nothing_attached(copy)
 
     def test_notes_are_copied_and_not_shared(self):
         error = caught(ValueError("seven"))

@@ -467,6 +467,43 @@ class TestHandle:
             operation = await coordinator.enqueue(1)
             assert (operation.signals, operation.signal_count, operation.has_signal("x")) == ((), 0, False)
 
+    async def test_it_keeps_the_newest_of_its_signals_and_counts_all(self):  # fault O5
+        async def body(_item, operation):
+            for number in range(1000):
+                operation.emit(f"step.{number}")
+
+        async with WorkCoordinator(body, max_operation_signals=10) as coordinator:
+            operation = await coordinator.enqueue(1)
+            await operation
+            assert [each.name for each in operation.signals] == [f"step.{each}" for each in range(990, 1000)]
+            (snapshot,) = coordinator.snapshot()
+            assert snapshot.signals == operation.signals
+            assert snapshot.signal_count == operation.signal_count == 1000
+            assert snapshot.has_signal("step.999")
+            assert not snapshot.has_signal("step.1")
+
+    async def test_what_it_emits_later_is_not_in_an_earlier_snapshot_or_in_its_history(self):  # faults O2, O3
+        async with WorkCoordinator(double) as coordinator:
+            operation = await coordinator.enqueue(1)
+            operation.emit("early")
+            before = operation.snapshot()
+            operation.emit("late")
+            assert operation.has_signal("late")
+            assert [each.name for each in before.signals] == ["early"]
+            await operation
+            operation.emit("after")
+            assert [each.name for each in coordinator.snapshot()[0].signals] == ["early", "late"]
+
+    async def test_what_it_takes_back_is_gone_from_it_and_from_the_sink(self):  # fault O4
+        async with WorkCoordinator(double) as coordinator:
+            operation = await coordinator.enqueue(1)
+            operation.emit("busy")
+            operation.emit("other")
+            assert operation.retract("busy") == 1
+            assert not operation.has_signal("busy")
+            assert operation.has_signal("other")
+            assert operation.retract("busy") == 0
+
     async def test_it_is_generic_at_run_time_too(self):
         assert Operation[int] is not None
 

@@ -65,6 +65,8 @@ WRONG = [
     ("fair_scheduling", 1, "True or False"),
     ("fair_scheduling", None, "True or False"),
     ("signals", object(), "a SignalSink, or None"),
+    *(("retry", value, "a RetryPolicy, or None") for value in (3, "3", len)),
+    *(("limiter", value, "a limiter such as TokenBucket, or None") for value in (10, "10", len)),
     ("clock", None, "a Clock"),
     ("clock", 1.0, "a Clock"),
 ]

@@ -491,28 +491,6 @@ class TestMeanwhile:
             await assert_forgotten(use)
             await coordinator.cancel()
 
-    async def test_a_thread_may_let_its_item_go_too(self):
-        released, dropped = threading.Event(), threading.Event()
-
-        def body(item):
-            del item
-            dropped.set()
-            released.wait(10)
-
-        async with WorkCoordinator(body) as coordinator:
-
-            async def use(item):
-                operation = await coordinator.enqueue(item)
-                del item
-                while not dropped.is_set():
-                    time.sleep(0.001)  # noqa: ASYNC251 - a thread needs real time
-                    await asyncio.sleep(0)
-                return operation
-
-            # While it runs, the frame that called it holds the arguments: CPython keeps them for the call.
-            await use(Payload())
-            released.set()
-
     async def test_the_last_of_a_batch_is_let_go_while_the_pump_is_idle(self):
         async def body(item):
             await asyncio.sleep(1)

@@ -145,7 +145,10 @@ class Operation(Generic[R]):
 
     @property
     def attempt(self) -> int:
-        """Return which attempt this is, from 1; a body that tries again sets it."""
+        """Return which attempt this is, or waits to be, from 1; start, end and duration are of the last one.
+
+        A coordinator with `retry=` counts; a body that tries again by itself sets it.
+        """
         return self._draft.attempt
 
     @attempt.setter

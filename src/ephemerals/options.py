@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from .clock import Clock, system_clock
 from .errors import InvalidOption, InvalidOptionType
+from .policies import Limits, Retries
 
 if TYPE_CHECKING:
     from typing import Self, Unpack
@@ -43,6 +44,8 @@ class OptionKeywords(TypedDict, total=False):
     fair_scheduling_threshold: int
     starvation_limit: int | None
     operation_timeout: Seconds | None
+    retry: Retries | None
+    limiter: Limits | None
     run_in: Literal["thread", "process"]
     context: Literal["inherit", "fresh"]
     max_tracked_operations: int | None
@@ -155,6 +158,18 @@ def _as_sink(option: str, value: object) -> object:
     return value
 
 
+def _as_policy(option: str, value: object) -> object:
+    if not isinstance(value, Retries):
+        raise InvalidOptionType(option, value, "a RetryPolicy, or None")
+    return value
+
+
+def _as_limiter(option: str, value: object) -> object:
+    if not isinstance(value, Limits):
+        raise InvalidOptionType(option, value, "a limiter such as TokenBucket, or None")
+    return value
+
+
 _Check = Callable[[str, object], object]
 
 
@@ -207,7 +222,11 @@ class EphemeralOptions:
     starvation_limit: int | None = _option(None, _count(), optional=True)
     """How many items of higher lanes may pass a waiting lower one; `None`: no limit."""
     operation_timeout: float | None = _option(None, _seconds(), optional=True)
-    """Seconds a body may run before it ends with `OperationTimeout`; `None`: no limit."""
+    """Seconds a body may run, each attempt anew, before it ends with `OperationTimeout`; `None`: no limit."""
+    retry: Retries | None = _option(None, _as_policy, optional=True)
+    """Whether and when what failed is tried again, without its slot meanwhile; `None`: never."""
+    limiter: Limits | None = _option(None, _as_limiter, optional=True)
+    """Grants a permit for each start, each attempt anew; it may be shared; `None`: no limit."""
     run_in: Literal["thread", "process"] = _option("thread", _choice("thread", "process"))
     """Where a plain function runs; an `async def` always runs on the loop."""
     context: Literal["inherit", "fresh"] = _option("inherit", _choice("inherit", "fresh"))

@@ -41,12 +41,12 @@ def started(*arguments, **keywords):
                     stream.close()
 
 
-def eventually(condition):
+def eventually(condition, pause=0.01):
     """Wait until a condition holds, for a bounded time."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.01)
+        time.sleep(pause)
 
 
 def is_running(pid):

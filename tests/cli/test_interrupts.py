@@ -47,6 +47,21 @@ def test_twice_cancels_and_three_times_does_not_wait(tmp_path, times):
     assert not any(map(is_running, gate.pids()))
 
 
+def test_a_failure_after_an_interrupt_is_final(tmp_path):
+    gate = Gate(tmp_path)
+    gate.command[2] = gate.script + "; false"
+    with started("--retries", 5, *gate.command) as program:
+        feed(program, b"x\n")
+        gate.wait_for("x")
+        program.send_signal(signal.SIGINT)
+        read_until(program.stderr, b"finishing the 1 running")
+        gate.open()
+        assert program.wait() == 130
+        said = program.stderr.read()
+    assert b"line 1 failed (exit code 1): x" in said
+    assert b"again" not in said
+
+
 def test_no_attempt_begins_after_an_interrupt(tmp_path):
     report = tmp_path / "report"
     with started("--retries", 5, "--report", report, "false") as program:
@@ -100,12 +115,20 @@ def test_nohup_is_respected(tmp_path):
 def test_a_consumer_that_reads_nothing_does_not_keep_it_from_ending():
     with started("-j", 2, "--timeout", "60", "--", "sh", "-c", "head -c 1000000 /dev/zero") as program:
         feed(program, seq(4), end=True)
-        assert len(program.stdout.read(1)) == 1
+        assert len(program.stdout.read(5000)) == 5000
         program.send_signal(signal.SIGINT)
         read_until(program.stderr, b"finishing the")
         program.send_signal(signal.SIGINT)
         eventually(lambda: program.poll() is not None)
         assert program.returncode == 130
+
+
+def test_a_consumer_that_reads_nothing_does_not_stop_the_clock():
+    script = "case $0 in 1) head -c 1000000 /dev/zero;; *) exec sleep 60;; esac"
+    with started("-j", 2, "--timeout", "1", "--", "sh", "-c", script, bufsize=0) as program:
+        feed(program, b"1\n2\n")
+        assert program.stdout.read(5000)  # room for a little more, not for much
+        read_until(program.stderr, b"line 2 failed (timed out after 1 s): 2")
 
 
 def test_an_interrupt_that_comes_before_anything_is_no_traceback():

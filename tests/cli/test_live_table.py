@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import signal
 import subprocess
+import termios
 
 from tests.cli.program import Gate, environment, feed, run, seq, started
 from tests.cli.terminal import terminal
@@ -116,6 +119,45 @@ def test_a_dumb_terminal_and_a_quiet_run_have_no_table():
             if not arguments:
                 shown.read_until(has("3 items"))
             assert "\x1b" not in shown.text
+
+
+def test_without_a_table_too_what_is_said_begins_a_line():
+    with terminal() as shown:
+        run(
+            *("sh", "-c", "printf output; false"),
+            stdin=b"x\n",
+            env=environment(TERM="dumb"),
+            capture_output=False,
+            stdout=shown.writing,
+            stderr=shown.writing,
+        )
+        shown.read_until(has("1 item"))
+        assert shown.screen()[:2] == ["output", "ephemerals: line 1 failed (exit code 1): x"]
+
+
+def test_a_typed_interrupt_reaches_the_program_and_not_its_commands(tmp_path):
+    gate = Gate(tmp_path)
+    gate.command[2] = "(: < /dev/tty) 2> /dev/null && echo has a terminal; " + gate.script
+    with terminal() as shown:
+
+        def take_terminal():
+            os.setsid()
+            fcntl.ioctl(shown.writing, termios.TIOCSCTTY, 0)
+
+        with started(
+            *("-j", 2, *gate.command),
+            stdout=subprocess.PIPE,
+            stderr=shown.writing,
+            env=TERM,
+            preexec_fn=take_terminal,
+        ) as program:
+            feed(program, seq(9))
+            gate.wait_for("1", "2")
+            shown.send(b"\x03")
+            shown.read_until(has("finishing the 2 running"))
+            gate.open()
+            assert program.wait() == 130
+            assert sorted(program.stdout.read().splitlines()) == [b"done 1", b"done 2"]
 
 
 def test_reading_from_a_terminal_says_so():

@@ -66,7 +66,11 @@ class Door:
 
     def _let_in(self, place):
         self.rooms.inside.append(place)
-        self.came_in.append(place.name)
+        self.came_in.append(place)
+
+    @property
+    def names(self):
+        return [place.name for place in self.came_in]
 
     def leave(self, index=0):
         if self.rooms.inside:
@@ -113,7 +117,7 @@ def test_in_every_small_schedule_room_goes_to_the_first_who_still_waits(limit):
             door.stepped.call(door.leave)
             door.stepped.settle()
         assert not door.waiting, steps
-        assert door.came_in == sorted(door.came_in), steps
+        assert door.names == sorted(door.names), steps
         assert door.admission.is_quiet, steps
         assert door.admission.waiting == 0, steps
     door.close()
@@ -164,46 +168,82 @@ def first_who_fits(waiting, inside, limit, bounds):
         st.one_of(
             st.sampled_from(COMPARTMENTS),
             st.tuples(st.sampled_from(("leave", "cancel")), st.integers(0, 9)),
+            st.sampled_from(("settle",)),
         ),
         max_size=40,
     ),
 )
 def test_whoever_came_first_and_fits_comes_in_next(limit, bounds, steps):
     door = Door(limit, bounds)
-    for number, step in enumerate(steps):
-        if step and step[0] in ("leave", "cancel"):
-            kind, index = step
-            if kind == "leave":
+    for number, step in enumerate((*steps, "settle")):
+        match step:
+            case ("leave", index):
                 door.stepped.call(door.leave, index)
-            else:
+            case ("cancel", index):
                 door.cancel(index)
-        else:
-            door.come(Place(number, step))
-        if number % 3:
-            door.stepped.settle()
-            left_out = first_who_fits(door.waiting, door.rooms.inside, limit, bounds)
-            assert left_out is None, f"{left_out.name} could come in"
-            assert len(door.rooms.inside) <= limit
-            assert all(door.rooms.count(each) <= bound for each, bound in bounds.items())
-    door.stepped.settle()
+            case "settle":
+                door.stepped.settle()
+                left_out = first_who_fits(door.waiting, door.rooms.inside, limit, bounds)
+                assert left_out is None, f"{left_out.name} could come in"
+                assert len(door.rooms.inside) <= limit
+                assert all(door.rooms.count(each) <= bound for each, bound in bounds.items())
+            case compartments:
+                door.come(Place(number, compartments))
     while door.rooms.inside:
         door.stepped.call(door.leave)
         door.stepped.settle()
     assert not door.waiting
     assert door.admission.is_quiet
+    for compartments in COMPARTMENTS:
+        numbers = [place.name for place in door.came_in if place.compartments == compartments]
+        assert numbers == sorted(numbers), "somebody was overtaken"
     door.close()
 
 
-def test_a_wake_up_that_hits_a_cancelled_waiter_of_a_key_is_passed_on():
+@pytest.mark.parametrize("is_woken_before", [True, False])
+def test_a_wake_up_that_hits_a_cancelled_waiter_of_a_key_is_passed_on(is_woken_before):
     # R26, for those who are parked because too much waits for their key.
     door = Door(10, {"a": 1})
     for name in ("waits", "cancelled", "next"):
         door.come(Place(name, ("a",)))
     door.stepped.settle()
-    door.cancel(0)
+    if is_woken_before:
+        door.stepped.call(door.leave)
+        door.cancel(0)
+    else:
+        door.cancel(0)
+        door.stepped.call(door.leave)
+    door.stepped.settle()
+    assert door.names == ["waits", "next"]
+    door.close()
+
+
+def test_who_lines_up_behind_somebody_about_to_come_in_is_not_forgotten():
+    door = Door(2)
+    for name in ("first", "second", "woken"):
+        door.come(Place(name))
+    door.stepped.settle()
+    door.stepped.call(door.leave)
+    door.come(Place("behind"))
     door.stepped.call(door.leave)
     door.stepped.settle()
-    assert door.came_in == ["waits", "next"]
+    assert door.names == ["first", "second", "woken", "behind"]
+    door.close()
+
+
+def test_who_finds_its_key_full_only_at_the_head_of_the_line_keeps_its_place_among_the_others_of_the_key():
+    door = Door(2, {"a": 1})
+    for name, compartments in (("1", ()), ("2", ()), ("a1", ("a",)), ("a2", ("a",))):
+        door.come(Place(name, compartments))
+    door.stepped.settle()
+    door.stepped.call(door.leave)  # a1 comes in, so its key is full
+    door.stepped.settle()
+    door.come(Place("a3", ("a",)))
+    door.stepped.settle()
+    while door.rooms.inside:
+        door.stepped.call(door.leave)
+        door.stepped.settle()
+    assert door.names == ["1", "2", "a1", "a2", "a3"]
     door.close()
 
 
@@ -218,7 +258,7 @@ def test_who_gives_up_after_its_key_had_room_again_lets_the_next_of_the_key_in()
     door.stepped.settle()
     door.stepped.call(door.leave)
     door.stepped.settle()
-    assert door.came_in == ["a1", "plain 1", "plain 2", "a3"]
+    assert door.names == ["a1", "plain 1", "plain 2", "a3"]
     door.close()
 
 

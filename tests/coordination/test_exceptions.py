@@ -451,6 +451,19 @@ class TestBroken:
         await coordinator.aclose()
         assert_quiet(coordinator)
 
+    async def test_a_hook_that_cancels_the_others_meanwhile_breaks_nothing_more(self, break_it):
+        def hook(_snapshot, _reason):
+            for each in operations:
+                each.cancel()
+
+        coordinator = WorkCoordinator(raising(ValueError()), max_tracked_operations=0, on_finalized=hook)
+        operations = [await coordinator.enqueue("fine") for _ in range(3)]
+        break_it()
+        await coordinator.join()
+        assert {each.status for each in operations} == {"failed", "cancelled"}
+        assert_adds_up(coordinator)
+        await coordinator.aclose()
+
     async def test_who_waits_for_results_is_told(self, break_it):
         async with ResultCoordinator(raising(ValueError())) as coordinator:
             async with coordinator.as_completed() as stream:

@@ -138,6 +138,17 @@ class TestFairness:
             coordinator.resume()
         assert body.started == ["A1", "B1", "C1", "A2", "B2", "A3"]
 
+    async def test_keys_take_turns_also_if_several_of_a_key_may_run(self):
+        body = Recorder()
+        coordinator = KeyedWorkCoordinator(
+            first, body, max_concurrency=1, max_concurrency_per_key=3, fair_scheduling=True
+        )
+        async with coordinator:
+            coordinator.pause()
+            await coordinator.enqueue_many(["A1", "A2", "A3", "B1", "B2", "C1"])
+            coordinator.resume()
+        assert body.started == ["A1", "B1", "C1", "A2", "B2", "A3"]
+
     async def test_try_enqueue_refuses_a_key_with_too_much_waiting_and_no_other(self):  # fault K3
         coordinator = KeyedWorkCoordinator(first, Recorder(), max_concurrency=1, fair_scheduling=True)
         async with coordinator:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
-import warnings
 
 import pytest
 from tests.coordinators import assert_adds_up, every_coordinator
@@ -32,6 +31,22 @@ async def rest(item):
 
 async def rest_long(item):
     await asyncio.sleep(1000)
+
+
+async def wait_for(operation):
+    return await operation
+
+
+async def use(coordinator):
+    await coordinator.aclose(grace=0)
+
+
+def forget(tasks):
+    """Let go of tasks whose loop was closed, without asyncio's complaint about each."""
+    for each in tasks:
+        each._log_destroy_pending = False
+    tasks.clear()
+    gc.collect()
 
 
 class TestSeveralLoops:
@@ -103,12 +118,7 @@ class TestSeveralLoops:
             assert_quiet(coordinator)
 
         asyncio.run(main())
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            for each in tasks:
-                each._log_destroy_pending = False
-            del tasks, each
-            gc.collect()
+        forget(tasks)
 
     def test_it_may_be_cancelled_after_its_loop_has_gone(self):
         coordinator = WorkCoordinator(rest_long, max_concurrency=1)
@@ -121,6 +131,45 @@ class TestSeveralLoops:
         asyncio.run(leave())
         coordinator.cancel()
         assert coordinator.is_idle
+        assert_adds_up(coordinator)
+
+    def test_one_operation_may_be_cancelled_after_its_loop_has_gone(self):
+        for chosen in (0, 1):
+            coordinator = WorkCoordinator(rest_long, max_concurrency=1)
+
+            async def leave(coordinator=coordinator):
+                operations = [await coordinator.enqueue(each) for each in range(2)]
+                waiters = [asyncio.ensure_future(wait_for(each)) for each in operations]
+                await asyncio.sleep(0.01)
+                return operations, waiters
+
+            loop = asyncio.new_event_loop()
+            operations, waiters = loop.run_until_complete(leave())
+            tasks = asyncio.all_tasks(loop)
+            loop.close()
+            assert operations[chosen].cancel()
+            assert [each.status for each in operations] == ["cancelled", "cancelled"]
+            assert_adds_up(coordinator)
+            coordinator.cancel()
+            forget(tasks)
+            del waiters, tasks
+
+    def test_a_hook_may_cancel_others_while_what_a_loop_left_behind_is_settled(self):
+        def hook(_snapshot, _reason):
+            for each in left:
+                each.cancel()
+
+        left = []
+        coordinator = WorkCoordinator(rest_long, max_concurrency=1, max_tracked_operations=0, on_finalized=hook)
+
+        async def leave():
+            coordinator.pause()
+            left.extend([await coordinator.enqueue(each) for each in range(4)])
+
+        asyncio.run(leave())
+        asyncio.run(use(coordinator))
+        assert [each.status for each in left] == ["cancelled"] * 4
+        assert coordinator.total_cancelled == 4
         assert_adds_up(coordinator)
 
     def test_work_of_a_loop_that_has_gone_is_kept_alive_by_nobody(self):

@@ -411,6 +411,17 @@ class TestBlock:
         assert len(body.ended) == 2
         assert_quiet(coordinator)
 
+    async def test_leaving_with_an_exception_waits_for_a_stubborn_body_only_to_react(self):
+        body = Stubborn()
+        with pytest.raises(LookupError):
+            async with WorkCoordinator(body) as coordinator:
+                await coordinator.enqueue(1)
+                await asyncio.sleep(1)
+                raise LookupError
+        assert now() == 6
+        body.released.set()
+        await coordinator.join()
+
     async def test_being_cancelled_inside_cancels(self):
         body = Sleeper(100)
 

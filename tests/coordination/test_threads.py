@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import gc
 import threading
 import time
 from functools import partial
@@ -184,15 +185,14 @@ async def test_a_timed_out_thread_keeps_its_slot_and_ends_with_the_timeout():
         assert operation.duration == 5
 
 
-async def test_cancelled_before_its_thread_started_it_never_starts():
+async def test_cancelled_in_the_step_of_its_start_it_ends_as_cancelled():
     body = Blocking()
     async with WorkCoordinator(body) as coordinator:
         operation = await coordinator.enqueue(1)
-        coordinator.engine._pump()
-        operation.cancel()
-        assert isinstance(await outcome(operation), OperationCancelled)
+        await asyncio.sleep(0)
+        assert operation.cancel()
         body.released.set()
-        await coordinator.join()
+        assert isinstance(await outcome(operation), OperationCancelled)
         assert_adds_up(coordinator)
 
 
@@ -235,6 +235,28 @@ async def test_partials_methods_and_callable_objects_run_in_threads_too():
         assert await coordinator.run(5) == ("bound", 5)
 
 
+def test_a_thread_whose_loop_has_gone_ends_in_silence():
+    body = Blocking()
+
+    async def main():
+        coordinator = WorkCoordinator(body)
+        await coordinator.enqueue(1)
+        await until(lambda: body.running == 1)
+        return coordinator
+
+    loop = asyncio.new_event_loop()
+    coordinator = loop.run_until_complete(main())
+    tasks = asyncio.all_tasks(loop)
+    loop.close()
+    body.released.set()
+    coordinator.cancel()
+    for thread in body.threads:
+        thread.join(10)
+    assert_adds_up(coordinator)
+    for task in tasks:
+        task._log_destroy_pending = False
+
+
 class TestFromThreads:
     async def test_an_item_may_come_from_any_thread(self):  # report R57
         async def body(item):
@@ -270,6 +292,19 @@ class TestFromThreads:
             await VirtualClock.current().settle()
             assert coordinator.statistics().waiting == 0
             assert coordinator.total_enqueued == 1
+
+    async def test_a_loop_that_is_closed_this_very_moment_leaves_no_coroutine_behind(self, monkeypatch):  # report R4
+        def fail(coroutine, loop):
+            raise RuntimeError("Event loop is closed")
+
+        async def body(item):
+            return item
+
+        async with WorkCoordinator(body) as coordinator:
+            monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", fail)
+            with pytest.raises(RuntimeError, match="closed"):
+                await asyncio.to_thread(coordinator.enqueue_threadsafe, 1)
+            gc.collect()  # a coroutine that nobody closed would warn, and warnings are errors
 
     async def test_what_enqueue_raises_the_future_raises(self):
         async def body(item):

@@ -481,6 +481,21 @@ class TestBackPressure:
             await coordinator.cancel()
 
     @every_coordinator
+    async def test_closing_in_the_step_in_which_room_appears_refuses_and_gives_the_place_back(self, make):
+        async with make(Gate(), max_pending=1) as coordinator:
+            coordinator.pause()
+            pending = await coordinator.enqueue(1)
+            waiter = asyncio.ensure_future(coordinator.enqueue(2))
+            joining = asyncio.ensure_future(coordinator.join())
+            await settle()
+            pending.cancel()  # a place is reserved …
+            coordinator.complete()  # … and the intake closes before it is taken
+            await joining
+            assert isinstance(waiter.exception(), CoordinatorClosed)
+            assert coordinator.engine.admission.is_quiet
+            assert coordinator.total_enqueued == 1
+
+    @every_coordinator
     async def test_after_closing_nothing_is_accepted(self, make):  # report R8
         async with make(Sleeper(), name="mail") as coordinator:
             await coordinator.enqueue(1)
@@ -796,15 +811,16 @@ class TestReEntrancy:
     async def test_the_end_of_a_pause_that_makes_a_deadlock_wakes_one_who_waits_for_room(self):
         async def body(item):
             if item == "first":
+                await asyncio.sleep(1)
                 await coordinator.enqueue("second")
                 await coordinator.enqueue("third")
 
         async with WorkCoordinator(body, max_concurrency=1, max_pending=1) as coordinator:
             operation = await coordinator.enqueue("first")
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.5)
             coordinator.pause()
-            await settle()
-            assert operation.status is OperationStatus.RUNNING
+            await asyncio.sleep(1)
+            assert coordinator.statistics().waiting == 1
             coordinator.resume()
             with pytest.raises(DeadlockError):
                 await operation
@@ -815,12 +831,13 @@ class TestReEntrancy:
     async def test_while_it_is_paused_nothing_is_a_deadlock(self):
         async def body(item):
             if item == "first":
+                await asyncio.sleep(1)
                 return await coordinator.run("second")
             return item
 
         async with WorkCoordinator(body, max_concurrency=2) as coordinator:
             operation = await coordinator.enqueue("first")
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.5)
             coordinator.pause()
             await asyncio.sleep(10)
             coordinator.resume()

@@ -30,6 +30,7 @@ class Watch:
         self.world = world
         self.plan = plan
         self._running: set[int] = set()
+        self._was_paused = False
 
     def after_every_step(self) -> None:
         world = self.world
@@ -73,7 +74,12 @@ class Watch:
         running = {each.id for each in active}
         if len(running) > world.widest_limit:
             assert running <= self._running, "something started beyond the limit"
+        paused = world.coordinator.is_paused and not world.coordinator.is_closed
+        if paused and self._was_paused and not world.was_resumed:
+            assert running <= self._running, "something started while paused"
         self._running = running
+        self._was_paused = paused
+        world.was_resumed = False
         world.widest_limit = world.coordinator.max_concurrency
         if self.plan.is_keyed:
             per_key = Counter(each.key for each in active if each.key is not None)

@@ -17,8 +17,6 @@ from tests.invariants.world import KEY_FAILS, Ticket, World
 from ephemerals.errors import PinLimitReached
 
 if TYPE_CHECKING:
-    import asyncio
-
     from tests.invariants.plans import Plan
 
 ENDINGS = ("drain", "aclose", "cancel", "complete", "cancel and wait", "drain for a while")
@@ -27,6 +25,8 @@ LONG = 100.0
 numbers = st.integers(0, 30)
 keys = st.sampled_from(("a", "b", "c", "a", "b", None, KEY_FAILS))
 lanes = st.sampled_from(("hot", "normal", "cold"))
+Offer = tuple[Script, Any, str]
+backlogs = st.lists(st.tuples(quiet_scripts, keys, lanes), max_size=6)
 graces = st.sampled_from((0.0, 0.5, 5.0))
 
 
@@ -40,13 +40,15 @@ class CoordinatorMachine(RuleBasedStateMachine):
     steps: int
     is_sound: bool
 
-    def begin(self, plan: Plan, ends_after: int) -> None:
+    def begin(self, plan: Plan, backlog: list[Offer], ends_after: int) -> None:
         self.plan = plan
         self.world = plan.world()
         self.watch = Watch(self.world, plan)
         self.ends_after = ends_after
         self.steps = 0
         self.is_sound = True
+        for script, key, lane in backlog:
+            self.world.offer(script, key, self._lane(lane))
 
     def _look(self, *, at_rest: bool = False) -> None:
         self.steps += 1
@@ -99,10 +101,6 @@ class CoordinatorMachine(RuleBasedStateMachine):
         self._look(at_rest=not at_once)
 
     @rule(number=numbers)
-    def cancel_an_offer(self, number: int) -> None:
-        self._cancel_one_of([each.offer for each in self.world.offers if each.offer is not None], number)
-
-    @rule(number=numbers)
     def cancel_an_operation(self, number: int) -> None:
         if (ticket := self._accepted(number)) is None:
             return
@@ -115,14 +113,26 @@ class CoordinatorMachine(RuleBasedStateMachine):
         assert had_effect is not ended
         self._look()
 
-    @rule(number=numbers)
-    def await_a_handle(self, number: int) -> None:
-        if (ticket := self._accepted(number)) is not None:
+    @rule(number=numbers, joins=st.booleans())
+    def wait(self, number: int, joins: bool) -> None:
+        if joins:
+            self.world.join()
+        elif (ticket := self._accepted(number)) is not None:
             self.world.await_handle(ticket)
 
-    @rule(number=numbers)
-    def cancel_the_wait_for_a_handle(self, number: int) -> None:
-        self._cancel_one_of([wait for _, wait in self.world.handle_waits], number)
+    @rule(number=numbers, what=st.sampled_from(("an offer", "an offer", "an offer", "a handle", "a join or an ending")))
+    def give_up_waiting_for(self, number: int, what: str) -> None:
+        world = self.world
+        match what:
+            case "an offer":
+                tasks = [each.offer for each in world.offers if each.offer is not None]
+            case "a handle":
+                tasks = [wait for _, wait in world.handle_waits]
+            case _:
+                tasks = [*world.joins, *world.endings]
+        waiting = [each for each in tasks if not each.done()]
+        if waiting:
+            waiting[number % len(waiting)].cancel()
 
     @rule(number=numbers, what=st.sampled_from(("pin", "unpin", "evict")))
     def change_the_window(self, number: int, what: str) -> None:
@@ -139,27 +149,14 @@ class CoordinatorMachine(RuleBasedStateMachine):
         if pause is None:
             self.world.stepped.call(self.world.set_limit, limit)
         else:
-            self.world.stepped.call(self.world.coordinator.pause if pause else self.world.coordinator.resume)
+            self.world.stepped.call(self.world.coordinator.pause if pause else self.world.resume)
         self._look()
-
-    @rule()
-    def join(self) -> None:
-        self.world.join()
-
-    @rule(number=numbers)
-    def cancel_a_join_or_an_ending(self, number: int) -> None:
-        self._cancel_one_of([*self.world.joins, *self.world.endings], number)
 
     @precondition(lambda self: self.steps >= self.ends_after)
     @rule(how=st.sampled_from(ENDINGS), grace=graces, cancel_grace=graces)
     def end(self, how: str, grace: float, cancel_grace: float) -> None:
         self.world.end(how, grace, cancel_grace)
         self._look()
-
-    def _cancel_one_of(self, tasks: list[asyncio.Task[Any]], number: int) -> None:
-        waiting = [each for each in tasks if not each.done()]
-        if waiting:
-            waiting[number % len(waiting)].cancel()
 
     def teardown(self) -> None:
         if not hasattr(self, "world"):
@@ -177,10 +174,10 @@ class CoordinatorMachine(RuleBasedStateMachine):
         """Open every gate and let time pass: now everything must end by itself, and nothing may be left."""
         world, stepped, coordinator = self.world, self.world.stepped, self.world.coordinator
         world.open_all_gates()
-        stepped.call(coordinator.resume)
+        stepped.call(world.resume)
         for _ in range(3):
             stepped.pass_time(LONG)
-            stepped.call(coordinator.resume)  # a body may have paused it again
+            stepped.call(world.resume)  # a body may have paused it again
         self._look()
         assert coordinator.is_idle, f"something hangs: {coordinator!r}"
         check_fates(world)

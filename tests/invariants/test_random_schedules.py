@@ -10,39 +10,37 @@ from typing import Any
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize
-from tests.invariants.machine import CoordinatorMachine
+from tests.invariants.machine import CoordinatorMachine, Offer, backlogs
 from tests.invariants.plans import Plan, keyed_plans, priority_plans, result_plans, work_plans
-
-ends_after = st.integers(0, 30)
 
 
 class WorkMachine(CoordinatorMachine):
-    @initialize(plan=work_plans, ends_after=ends_after)
-    def make(self, plan: Plan, ends_after: int) -> None:
-        self.begin(plan, ends_after)
+    @initialize(plan=work_plans, backlog=backlogs, ends_after=st.integers(0, 30))
+    def make(self, plan: Plan, backlog: list[Offer], ends_after: int) -> None:
+        self.begin(plan, backlog, ends_after)
 
 
 class KeyedMachine(CoordinatorMachine):
-    @initialize(plan=keyed_plans, ends_after=ends_after)
-    def make(self, plan: Plan, ends_after: int) -> None:
-        self.begin(plan, ends_after)
+    @initialize(plan=keyed_plans, backlog=backlogs, ends_after=st.integers(0, 30))
+    def make(self, plan: Plan, backlog: list[Offer], ends_after: int) -> None:
+        self.begin(plan, backlog, ends_after)
 
 
 class PriorityMachine(CoordinatorMachine):
-    @initialize(plan=priority_plans, ends_after=ends_after)
-    def make(self, plan: Plan, ends_after: int) -> None:
-        self.begin(plan, ends_after)
+    @initialize(plan=priority_plans, backlog=backlogs, ends_after=st.integers(0, 30))
+    def make(self, plan: Plan, backlog: list[Offer], ends_after: int) -> None:
+        self.begin(plan, backlog, ends_after)
 
 
 class ResultMachine(CoordinatorMachine):
-    @initialize(plan=result_plans, ends_after=ends_after)
-    def make(self, plan: Plan, ends_after: int) -> None:
-        self.begin(plan, ends_after)
+    @initialize(plan=result_plans, backlog=backlogs, ends_after=st.integers(0, 30))
+    def make(self, plan: Plan, backlog: list[Offer], ends_after: int) -> None:
+        self.begin(plan, backlog, ends_after)
 
 
 def _case_of(machine: type[CoordinatorMachine]) -> Any:
     case = machine.TestCase
-    case.settings = settings(stateful_step_count=25)
+    case.settings = settings(stateful_step_count=40)
     return case
 
 

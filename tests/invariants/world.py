@@ -81,6 +81,7 @@ class World:
         self.endings: list[asyncio.Task[None]] = []
         self.gates: list[asyncio.Future[None]] = []
         self.gates_are_open = False
+        self.was_resumed = False
         self.offers: list[Ticket] = []
         self.coordinator = make(
             self._body, clock=self.stepped.clock, on_finalized=self._on_finalized, on_sample=self._on_sample
@@ -132,6 +133,10 @@ class World:
     def set_limit(self, limit: int) -> None:
         self.widest_limit = max(self.widest_limit, limit)
         self.coordinator.set_max_concurrency(limit)
+
+    def resume(self) -> None:
+        self.was_resumed = True
+        self.coordinator.resume()
 
     def open_gate(self) -> None:
         """Let those through who stand at the oldest gate."""
@@ -299,7 +304,7 @@ class World:
             case "pause":
                 coordinator.pause()
             case "resume":
-                coordinator.resume()
+                self.resume()
             case "narrow":
                 self.set_limit(1)
             case "widen":

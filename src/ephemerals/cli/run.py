@@ -85,6 +85,7 @@ class Run:
         self._feeding: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._cancelled = asyncio.Event()
+        self._saying: set[asyncio.Future[None]] = set()
         self._interrupts = 0
         self._code: int | None = None
         self._note = ""
@@ -301,7 +302,8 @@ class Run:
 
     def _say_soon(self, text: str) -> None:
         task = asyncio.ensure_future(self._screen.say(text))
-        task.add_done_callback(lambda _: None)
+        self._saying.add(task)  # a loop holds its tasks weakly
+        task.add_done_callback(self._saying.discard)
 
     # How far it is.
 

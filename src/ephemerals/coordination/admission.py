@@ -85,11 +85,11 @@ class Admission:
         return not self._has_compartments or self.compartment_without_room(operation) is None
 
     def compartment_without_room(self, operation: Operation[Any]) -> Hashable | None:
-        """Return the compartment that keeps a newcomer out: full, or others wait for it; `None` if there is none."""
-        for compartment, _ in self._schedule.compartments(operation):
-            if compartment in self.parked:
+        """Return the first compartment that is full, with those counted who are about to come in; `None`: none is."""
+        for compartment, bound in self._schedule.compartments(operation):
+            if self._is_full(compartment, bound):
                 return compartment
-        return self._full_compartment(operation)
+        return None
 
     async def wait(self, operation: Operation[Any], note_waiting: Callable[[Waiter], None]) -> None:
         """Wait for a reserved place; the caller then accepts at once and calls `used`, or calls `give_back`.
@@ -145,7 +145,7 @@ class Admission:
             waiter, place = first
             self._unlink(waiter)
             operation = place.operation
-            if self._has_compartments and (full := self._full_compartment(operation)) is not None:
+            if self._has_compartments and (full := self.compartment_without_room(operation)) is not None:
                 self._park(waiter, place, full)
                 continue
             self.reserved.add(operation)
@@ -164,12 +164,6 @@ class Admission:
             for waiter in line:
                 if not waiter.done():
                     waiter.set_result(refusal())
-
-    def _full_compartment(self, operation: Operation[Any]) -> Hashable | None:
-        for compartment, bound in self._schedule.compartments(operation):
-            if self._is_full(compartment, bound):
-                return compartment
-        return None
 
     def _is_full(self, compartment: Hashable, bound: int) -> bool:
         return self._schedule.count(compartment) + self._reserved_in.get(compartment, 0) >= bound

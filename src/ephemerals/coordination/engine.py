@@ -28,7 +28,7 @@ from ephemerals.errors import (
     OperationTimeout,
     WrongLoop,
 )
-from ephemerals.failure import ErrorInfo, kept_form
+from ephemerals.failure import ErrorInfo, kept_form, qualified_name
 from ephemerals.ids import format_id, next_id
 from ephemerals.operation import Operation, _current, current_operation, freeze_metadata
 from ephemerals.options import as_count
@@ -45,12 +45,14 @@ from .pools import ProcessPool, ThreadPool
 from .privacy import hashed_key, key_text
 from .reactions import Reactions, check_options, has_conditions
 from .report import CoordinatorStatistics, DrainReport, Quantiles
+from .retrying import Retrying, mark_retried
 from .signal_hooks import has_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Mapping
 
     from ephemerals.options import EphemeralOptions
+    from ephemerals.policies import Limits, Permit
     from ephemerals.signals import SignalEvent, SignalKey
 
     from .body import Body
@@ -99,12 +101,16 @@ class Engine:
         "_inherits_context",
         "_keeps_results",
         "_limit",
+        "_limiter",
         "_listeners",
         "_lock",
         "_make_schedule",
+        "_observe",
+        "_permit",
         "_pool",
         "_reactions",
         "_results_ttl",
+        "_retrying",
         "_samples",
         "_scheduled",
         "_sink",
@@ -174,6 +180,11 @@ class Engine:
         self._deadlines = Deadlines(self._clock, self._time_out)
         self._pool = ProcessPool() if self.body.kind == "process" else ThreadPool()
         self._context = contextvars.Context()
+        retry, limiter = self.options.retry, self.options.limiter
+        self._retrying = None if retry is None else Retrying(retry, self._clock, self._readmit)
+        self._limiter: Limits | None = limiter
+        self._observe: Callable[[BaseException | None], object] | None = getattr(limiter, "observe", None)
+        self._permit: Permit | None = None
         self._limit = self.options.max_concurrency
         self._timeout = self.options.operation_timeout
         self._hashes_keys = self.options.key_privacy == "hashed"
@@ -350,31 +361,60 @@ class Engine:
             with suppress(RuntimeError):  # its loop was closed: what is left is settled when it is used again
                 self.loop.call_soon(self._pump, context=self._context)
 
-    def _pump(self) -> None:
+    def _pump(self) -> None:  # noqa: PLR0912 - a call for each item would cost more than the branches
         """Start what may start."""
         self._scheduled = False
         try:
             if self._starting:
                 self._check_started()
-            running, pop, gate = self.window.running, self.schedule.pop, self._gate
+            pending, running, pop = self.window.pending, self.window.running, self.schedule.pop
+            gate, limiter = self._gate, self._limiter
             if self.loop is not None:
                 self._task_factory = self.loop.get_task_factory()
             for _ in range(_PER_TURN):
-                if len(running) >= self._limit or self.is_paused or (gate is not None and gate.holds_back()):
+                if not pending or len(running) >= self._limit or self.is_paused:
+                    break
+                if gate is not None and gate.holds_back():
+                    break
+                if limiter is not None and not self._is_permitted(limiter):
                     break
                 if (operation := pop()) is None:
                     break
                 if gate is not None and (event := gate.skips(operation)) is not None:
                     self._skip(operation, event.name)
                 else:
+                    if self._permit is not None:
+                        self._take_permit(self._permit)
                     self._start(operation)
             else:
                 self.wake()
+            if self._permit is not None and self._permit.is_granted:
+                self._give_permit_back()
             if self._starting and not self._scheduled and self.loop is not None:
                 self._scheduled = True
                 self.loop.call_soon(self._pump, context=self._context)
         except Exception as error:  # noqa: BLE001 - an internal error must be heard by everybody who waits
             self._break(error)
+
+    def _is_permitted(self, limiter: Limits) -> bool:
+        """Tell whether the limiter lets one more start; if not, stand in its line."""
+        if self._permit is None:
+            self._permit = limiter.reserve(1, self._permitted)
+        return self._permit.is_granted
+
+    def _permitted(self) -> None:
+        if not self._scheduled and self.loop is not None:
+            self._scheduled = True
+            self.loop.call_soon(self._pump, context=self._context)
+
+    def _take_permit(self, permit: Permit) -> None:
+        self._permit = None
+        permit.take()
+
+    def _give_permit_back(self) -> None:
+        permit, self._permit = self._permit, None
+        if permit is not None:
+            permit.cancel()
 
     def _start(self, operation: Operation[Any]) -> None:
         loop = self.loop
@@ -388,6 +428,8 @@ class Engine:
             admission.left(operation)
         if operation._timeout is not None:
             self._deadlines.add(operation, operation._timeout, loop, self._context)
+        if self._retrying is not None:
+            self._retrying.begin(operation)
         coroutine = self._drive(operation)
         try:
             if sys.version_info >= (3, 12) and self._task_factory is None:
@@ -398,7 +440,7 @@ class Engine:
             coroutine.close()
             self._fail(operation, error)
             return
-        if operation._draft._finished is None:
+        if operation.id in window.running:
             operation._task = task
             if operation._context is not None:
                 self._starting.append(operation)
@@ -408,13 +450,16 @@ class Engine:
     def _check_started(self) -> None:
         """End operations whose task was cancelled by a stranger before its first step.
 
-        Such a task never runs a line of `_drive`. Where tasks do not start eagerly their first steps come before
-        the next pump, so whatever has not begun by then never will.
+        Such a task is done and has never run a line of `_drive`. Others are looked at again by the next pump.
         """
         starting, self._starting = self._starting, []
         for operation in starting:
-            if operation._context is not None and operation._draft._finished is None:
+            if operation._context is None or operation._draft._finished is not None:
+                continue
+            if operation._task is None or operation._task.done():
                 self._end(operation, _CANCELLED, None)
+            else:
+                self._starting.append(operation)
 
     async def _drive(self, operation: Operation[Any]) -> None:
         """Be the task of one operation: run the body and settle what comes out of it, whatever it is."""
@@ -423,6 +468,8 @@ class Engine:
             self._end(operation, _CANCELLED, None)
             return
         _current.set((self.window.running, operation.id))
+        if self._retrying is not None:
+            mark_retried()
         body = self.body
         try:
             item = operation._item
@@ -478,6 +525,8 @@ class Engine:
             self._deadlines.discard(operation, operation._timeout)
         try:
             self.schedule.finished(operation)
+            if self._observe is not None and status is _COMPLETED:
+                self.call_hook("observe", self._observe, None)
             self._conclude(operation, status, outcome)
         except Exception as error:  # noqa: BLE001 - an internal error must be heard by everybody who waits
             if operation._draft._finished is None:
@@ -490,6 +539,8 @@ class Engine:
     def _fail(self, operation: Operation[Any], error: BaseException, *, travels_on: bool = False) -> None:
         """Settle a running operation as failed: describe the error, hand it to those who wait, keep a released form."""
         if operation.id not in self.window.running:
+            return
+        if isinstance(error, Exception) and self._goes_on(operation, error):
             return
         info = ErrorInfo.of(error, self.options.error_detail)
         _log(
@@ -511,6 +562,48 @@ class Engine:
                     waiter.set_result(error)
         self._end(operation, _FAILED, kept)
 
+    def _goes_on(self, operation: Operation[Any], error: Exception) -> bool:
+        """Tell the limiter of a failed attempt; hold the operation for another one if the policy wants that."""
+        if self._observe is not None:
+            self.call_hook("observe", self._observe, error)
+        retrying = self._retrying
+        if retrying is None or operation._stop not in {None, _TIMED_OUT}:
+            return False
+        attempt, delay = retrying.attempt_of(operation), retrying.delay_after(operation, error)
+        said = {"attempt": attempt, "error": qualified_name(type(error))}
+        if delay is None:
+            if attempt > 1:
+                self.emit(operation, "retry.exhausted", said)
+            return False
+        if self.window.running.pop(operation.id, None) is None:
+            return True  # the policy, or the limiter, has ended it
+        if operation._timeout is not None:
+            self._deadlines.discard(operation, operation._timeout)
+        self.window.pending[operation.id] = operation
+        self.schedule.held(operation)
+        retrying.hold(operation, delay)
+        kept_form(error, is_shared=False)  # nobody gets it, and a body may have tied it into a cycle with the item
+        _log(
+            logging.INFO,
+            "attempt %d of operation %s (%s) of coordinator %s failed: %s; the next one in %g seconds",
+            attempt,
+            format_id(operation.id),
+            operation.name,
+            self.name,
+            said["error"],
+            delay,
+        )
+        self._end_deadlock()
+        if not self._scheduled:
+            self.wake()
+        self.emit(operation, "retry.scheduled", {**said, "delay": delay})
+        return True
+
+    def _readmit(self, operation: Operation[Any]) -> None:
+        self.schedule.readmit(operation)
+        if not self._scheduled:
+            self.wake()
+
     def _conclude(self, operation: Operation[Any], status: OperationStatus, outcome: Any) -> None:
         """Make an operation history: count it, tell those who wait, remember its snapshot, let go of it."""
         now = self._clock.monotonic()
@@ -519,6 +612,8 @@ class Engine:
         draft.status = operation._status = status
         operation._outcome = outcome
         operation._item = operation._context = operation._task = None
+        if self._retrying is not None:
+            self._retrying.forget(operation)
         if status is _COMPLETED:
             self.total_completed += 1
             if self._keeps_results:
@@ -560,7 +655,9 @@ class Engine:
         operation._waiters = None
 
     def _withdraw(self, operation: Operation[Any], status: OperationStatus, outcome: Any) -> None:
-        """Settle an operation that has not started."""
+        """Settle an operation that has not started, or waits to start again."""
+        if self._retrying is not None:
+            self._retrying.cut_short(operation)
         del self.window.pending[operation.id]
         operation._status = status
         try:
@@ -846,6 +943,8 @@ class Engine:
     def cancel_all(self) -> None:
         """Close the intake, cancel what waits without starting it, and ask what runs to stop."""
         self.complete()
+        if self._retrying is not None:
+            self._retrying.cut_all_short()
         pending = self.window.pending
         for operation in list(pending.values()):
             if pending.pop(operation.id, None) is not None:  # a hook may have cancelled it meanwhile
@@ -888,6 +987,8 @@ class Engine:
     def _became_idle(self) -> None:
         let_go(self)
         self._deadlines.clear()
+        if self._permit is not None:
+            self._give_permit_back()
         if self._idle_waiters and self.admission.is_quiet:
             for waiter in self._idle_waiters:
                 if not waiter.done():
@@ -959,6 +1060,9 @@ class Engine:
         self._pool.shutdown()
         window.unbind()
         self._deadlines.disarm()
+        self._permit = None
+        if self._retrying is not None:
+            self._retrying.cut_all_short()
         self.admission = Admission(self.options.max_pending, self.schedule, window.pending)
         self.schedule.clear()
         for operation in [*window.pending.values(), *window.running.values()]:
@@ -1020,6 +1124,7 @@ class Engine:
             failed=self.total_failed,
             cancelled=self.total_cancelled,
             skipped=self.total_skipped,
+            retries=0 if self._retrying is None else self._retrying.count,
             rejected=self.rejected,
             dropped=self.dropped,
             hook_errors=self.hook_errors,
@@ -1045,6 +1150,7 @@ class Engine:
             "timers": self.window.has_timer + self._deadlines.has_timer + reactions.pop("timers", 0),
             **self.schedule.leftovers(),
             **reactions,
+            **({} if self._retrying is None else self._retrying.leftovers()),
         }
 
 

@@ -153,8 +153,19 @@ class LaneSchedule:
         if self._table is None:
             return
         self._table.finish(operation.key)
-        for each in self._lanes:
-            each.schedule.place_freed(operation.key)  # type: ignore[union-attr]  # keyed, because there is a table
+        self._offer_place(operation.key)
+
+    def held(self, operation: Operation[Any]) -> None:
+        """Note that an operation given out is pending again, outside the schedule; its lane's slot is free."""
+        self.lane(operation.lane).active -= 1
+
+    def readmit(self, operation: Operation[Any]) -> None:
+        """Take an operation that was held back into its lane, at its place in the order."""
+        state = self.lane(operation.lane)
+        state.pending += 1
+        state.schedule.readmit(operation)
+        if self._table is not None:
+            self._offer_place(operation.key)
 
     def withdrawn(self, operation: Operation[Any]) -> None:
         """Note that an operation not yet given out is no longer pending."""
@@ -207,6 +218,11 @@ class LaneSchedule:
             each.passed = 0
             each.credit = 0
 
+    def _offer_place(self, key: Any) -> None:
+        """Let the next of a key become ready in every lane; who is given out first takes the place."""
+        for each in self._lanes:
+            each.schedule.place_freed(key)  # type: ignore[union-attr]  # keyed, because there is a table
+
     def _pop_strict(self) -> Operation[Any] | None:
         limit = self._starvation_limit
         if limit is not None:
@@ -246,4 +262,6 @@ class LaneSchedule:
             if (operation := state.pop()) is not None:
                 state.credit -= total
                 return operation
+            total -= state.lane.weight or 0
+            state.credit = 0  # its keys are busy: it saves nothing up for later
         return None

@@ -38,7 +38,8 @@ class Deferral:
 
     An episode begins when something is held back, and ends when its cause has: no matching event is present any more,
     or one of `resume` came later. It lasts at most `limit` seconds in total, however many items wait; after that
-    nothing is held back until the cause has ended. A cause that comes back before anything could start has not ended.
+    nothing is held back until the cause has ended. As long as there is time, a cause that comes back before anything
+    could start has not ended.
     """
 
     __slots__ = (
@@ -133,11 +134,18 @@ class Deferral:
         return self._timer is not None
 
     def _on_change(self, _: Watch) -> None:
+        self._note_end()
         self._changed()
 
     def _on_resume(self, event: SignalEvent[Any]) -> None:
         self._resumed = max(self._resumed, event.sequence)
+        self._note_end()
         self._changed()
+
+    def _note_end(self) -> None:
+        """Let the next cause hold back again, if the time for this one was over and it has ended."""
+        if self._is_over and self.cause is None:
+            self._is_over = False
 
     def _on_time_out(self) -> None:
         self._timer = None

@@ -95,8 +95,9 @@ class Quantiles:
 class CoordinatorStatistics:
     """Hold every count and limit of a coordinator at one moment.
 
-    `waiting` counts callers of `enqueue` that wait for room; `rejected` the items refused; `dropped` those pushed
-    out by `overflow="drop_oldest"` (they are among the cancelled); `hook_errors` what hooks of the user raised.
+    `waiting` counts callers of `enqueue` that wait for room; `retries` the attempts after each first one;
+    `rejected` the items refused; `dropped` those pushed out by `overflow="drop_oldest"` (they are among the cancelled);
+    `hook_errors` what hooks of the user raised.
     Waiting times and run times are of the ended operations in the window.
     """
 
@@ -109,6 +110,7 @@ class CoordinatorStatistics:
     failed: int
     cancelled: int
     skipped: int
+    retries: int
     rejected: int
     dropped: int
     hook_errors: int

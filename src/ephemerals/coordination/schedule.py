@@ -49,6 +49,14 @@ class Schedule(Protocol):
         """Note that an operation not yet given out is no longer pending."""
         ...
 
+    def held(self, operation: Operation[Any]) -> None:
+        """Note that an operation given out is pending again, outside the schedule, and keeps its place in its key."""
+        ...
+
+    def readmit(self, operation: Operation[Any]) -> None:
+        """Take an operation that was held back in, at its place in the order."""
+        ...
+
     def compartments(self, operation: Operation[Any]) -> Iterable[tuple[Hashable, int]]:
         """Return the compartments an operation waits in, each with the most that may wait there."""
         ...
@@ -111,6 +119,13 @@ class FifoSchedule:
         elif self._withdrawn > _FEW and self._withdrawn * 2 > len(self._queue):
             self._queue = deque(each for each in self._queue if each._status is _PENDING)
             self._withdrawn = 0
+
+    def held(self, operation: Operation[Any]) -> None:
+        """Note that an operation given out is pending again, outside the schedule."""
+
+    def readmit(self, operation: Operation[Any]) -> None:
+        """Take an operation that was held back in, at its place in the order."""
+        _insert(self._queue, operation)
 
     def compartments(self, operation: Operation[Any]) -> Iterable[tuple[Hashable, int]]:  # noqa: ARG002 - see protocol
         """Return the compartments an operation waits in, each with the most that may wait there."""
@@ -256,6 +271,21 @@ class KeyedSchedule:
         self._table.finish(operation.key)
         self.place_freed(operation.key)
 
+    def held(self, operation: Operation[Any]) -> None:
+        """Note that an operation given out is pending again, outside the schedule; its key's place stays taken."""
+
+    def readmit(self, operation: Operation[Any]) -> None:
+        """Take an operation that was held back in; the place it had in its key makes it ready."""
+        key = operation.key
+        state = self._keys.get(key)
+        if state is None:
+            state = self._keys[key] = _Key()
+        self._live += 1
+        state.ready += 1
+        operation._is_ready = True
+        self._table.finish(key)
+        heappush(self._released, (operation._order, operation))
+
     def place_freed(self, key: Any) -> None:
         """Let the next of a key become ready, after one of its operations ended here or in a sharing schedule."""
         state = self._keys.get(key)
@@ -359,10 +389,7 @@ class KeyedSchedule:
         """Return an operation to its key's queue, at its place in the order."""
         if state.queue is None:
             state.queue = deque()
-        place = 0
-        while place < len(state.queue) and state.queue[place]._order < operation._order:
-            place += 1
-        state.queue.insert(place, operation)
+        _insert(state.queue, operation)
         state.waiting += 1
 
     def _sweep(self) -> None:
@@ -373,3 +400,11 @@ class KeyedSchedule:
             if state.queue is not None:
                 state.queue = deque(each for each in state.queue if each._status is _PENDING)
         self._withdrawn = 0
+
+
+def _insert(queue: deque[Operation[Any]], operation: Operation[Any]) -> None:
+    """Put an operation back into a queue at its place in the order, which is near the front."""
+    place = 0
+    while place < len(queue) and queue[place]._order < operation._order:
+        place += 1
+    queue.insert(place, operation)

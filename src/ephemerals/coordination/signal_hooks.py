@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 from ephemerals.signals import Pattern, Subscription
 from ephemerals.signals.async_handlers import AsyncHandlers
 
+from .body import function_name, is_coroutine_function
+
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
@@ -38,24 +40,28 @@ def has_hooks(options: EphemeralOptions) -> bool:
 
 
 class SignalHook:
-    """Be the handler on behalf of one hook; it holds neither the hook nor the engine."""
-
-    __slots__ = ("_engine", "_handlers", "_option", "subscription")
+    """Be the handlers on behalf of one hook; they hold neither the hook nor the engine, but are named like the hook."""
 
     def __init__(
         self, engine: Engine, sink: SignalSink, handlers: AsyncHandlers, option: str, *, retractions: bool
     ) -> None:
+        hook = getattr(engine.options, option)
+        self.__qualname__ = function_name(hook)
+        self.__module__ = getattr(hook, "__module__", type(hook).__module__)
         self._engine = weakref.ref(engine)
         self._handlers = handlers
         self._option = option
+        self._queued: Subscription | None = None  # an asynchronous hook, as the queue calls it
+        if is_coroutine_function(hook):
+
+            async def call(event: SignalEvent[Any]) -> None:
+                if (hook := self._hook) is not None:
+                    await hook(event)
+
+            call.__qualname__, call.__module__ = self.__qualname__, self.__module__
+            self._queued = Subscription(sink, Pattern.of("*"), call, retractions=retractions)
         self.subscription = Subscription(sink, Pattern.of("*"), self, retractions=retractions)
         sink._subscribe(self.subscription)
-
-    @property
-    def func(self) -> Callable[[SignalEvent[Any]], object] | None:
-        """Return the hook itself, for logs."""
-        engine = self._engine()
-        return None if engine is None else getattr(engine.options, self._option)
 
     def __call__(self, event: SignalEvent[Any]) -> None:
         engine = self._engine()
@@ -72,11 +78,17 @@ class SignalHook:
         except Exception as error:  # noqa: BLE001 - a hook may raise anything
             self._handlers._isolation.report(error, event, self)
 
+    @property
+    def _hook(self) -> Callable[[SignalEvent[Any]], Any] | None:
+        engine = self._engine()
+        return None if engine is None else getattr(engine.options, self._option)
+
     def _call(self, event: SignalEvent[Any]) -> None:
-        if (hook := self.func) is None or not self.subscription.is_active:
+        if (hook := self._hook) is None or not self.subscription.is_active:
             return
-        result = hook(event)
-        if inspect.iscoroutine(result):
+        if self._queued is not None:
+            self._handlers.put(self._queued, event, copy_context())
+        elif inspect.iscoroutine(result := hook(event)):
             self._handlers.put(self.subscription, event, copy_context(), result)
 
 
