@@ -269,8 +269,8 @@ def status_of(operation: Operation[Any] | OperationSnapshot[Any]) -> OperationVi
 def duration_text(seconds: float) -> str:
     """Return a time span as people say it, in its two largest units.
 
-    >>> [duration_text(each) for each in (0.04, 3.26, 59.96, 75, 3_600, 90_061)]
-    ['0.0 s', '3.3 s', '1 min 0 s', '1 min 15 s', '1 h 0 min', '1 d 1 h']
+    >>> print(", ".join(duration_text(each) for each in (0.04, 3.26, 59.96, 75, 3_600, 90_061)))
+    0.0 s, 3.3 s, 1 min 0 s, 1 min 15 s, 1 h 0 min, 1 d 1 h
     """
     if round(seconds, 1) < 60:  # noqa: PLR2004 - seconds in a minute
         return f"{seconds:.1f} s"

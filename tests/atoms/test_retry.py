@@ -426,7 +426,7 @@ async def test_cancelling_many_that_wait_leaves_no_trace_of_their_times():
         await asyncio.sleep(1)
         for operation in operations[1:]:
             operation.cancel()
-        assert len(coordinator.engine._retrying._due) < 50
+        assert len(coordinator.engine.retrying._due) < 50
         operations[0].cancel()
     assert_quiet(coordinator)
 

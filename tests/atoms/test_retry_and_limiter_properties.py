@@ -8,11 +8,11 @@ from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.coordinators import assert_adds_up
 
 from ephemerals import KeyedWorkCoordinator, Lane, PriorityWorkCoordinator, ResultCoordinator, WorkCoordinator
 from ephemerals.atoms import GCRA, RetryPolicy, SlidingWindowLimiter, TokenBucket
 from ephemerals.testing import assert_quiet, run
-from tests.coordinators import assert_adds_up
 
 
 def key_of(item):

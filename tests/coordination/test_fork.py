@@ -113,7 +113,7 @@ def test_a_body_that_forks_does_not_settle_its_operation_twice():
     async def body(_item, operation):
         def check():
             assert coordinator.total_enqueued == 0
-            coordinator.engine._end(operation, "completed", None)
+            coordinator.engine.settlement.end(operation, "completed", None)
             assert coordinator.total_completed == 0
             assert_adds_up(coordinator)
 

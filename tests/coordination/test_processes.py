@@ -57,7 +57,7 @@ async def test_it_runs_in_a_spawned_process_and_gives_its_result_and_its_errors(
         results = [await each for each in operations]
         assert [each for each, _ in results] == [0, 1, 4, 9, 16]
         assert os.getpid() not in {pid for _, pid in results}
-        assert coordinator.engine._pool._executor._mp_context.get_start_method() == "spawn"
+        assert coordinator.engine.execution.pool._executor._mp_context.get_start_method() == "spawn"
         unpicklable = await coordinator.enqueue(threading.Lock())
         with pytest.raises(TypeError, match="pickle"):
             await unpicklable
@@ -96,7 +96,7 @@ async def test_a_worker_that_dies_is_replaced():
 async def test_a_worker_that_dies_with_nothing_to_do_is_replaced():
     async with WorkCoordinator(square, run_in="process", max_concurrency=1) as coordinator:
         _, pid = await coordinator.run(1)
-        executor = coordinator.engine._pool._executor
+        executor = coordinator.engine.execution.pool._executor
         os.kill(pid, signal.SIGKILL)
         deadline = time.monotonic() + 10
         while not executor._broken and time.monotonic() < deadline:
@@ -150,7 +150,7 @@ def test_a_loop_that_goes_away_under_a_process_is_no_error():
 
     loop = asyncio.new_event_loop()
     coordinator = loop.run_until_complete(main())
-    executor = coordinator.engine._pool._executor
+    executor = coordinator.engine.execution.pool._executor
     loop.close()
     executor.shutdown(wait=True)
     coordinator.cancel()

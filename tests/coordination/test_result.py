@@ -161,7 +161,7 @@ class TestAsCompleted:
                 await asyncio.sleep(1)
             del result
             assert reference() is None
-            assert coordinator.engine._listeners == ()
+            assert coordinator.engine.settlement.listeners == ()
             stream.close()
             assert [each async for each in stream] == []
             await coordinator.join()
@@ -217,7 +217,7 @@ class TestAsCompleted:
         await coordinator.enqueue(1)
         coordinator.complete()
         assert [each async for each in coordinator.as_completed()] == [2]
-        assert coordinator.engine._listeners == ()
+        assert coordinator.engine.settlement.listeners == ()
         assert coordinator.engine._closed_listeners == ()
         await coordinator.aclose()
         assert_quiet(coordinator)

@@ -95,7 +95,7 @@ async def test_a_task_factory_that_fails_now_and_then_fails_those_operations_and
     calls = iter(range(100))
 
     def factory(loop, coroutine, **keywords):
-        if coroutine.__qualname__ == "Engine._drive" and next(calls) % 2:
+        if coroutine.__name__ == "_drive" and next(calls) % 2:
             raise ValueError("no task today")
         return asyncio.Task(coroutine, loop=loop, **keywords)
 

@@ -375,14 +375,14 @@ class World:
         counts = (
             self.coordinator.pending_count,
             self.coordinator.active_count,
-            engine.total_completed,
-            engine.total_failed,
-            engine.total_cancelled,
-            engine.total_skipped,
+            engine.counts.completed,
+            engine.counts.failed,
+            engine.counts.cancelled,
+            engine.counts.skipped,
         )
         self.expect(
-            min(counts) >= 0 and sum(counts) == engine.total_enqueued,
-            f"{engine.total_enqueued} accepted, but pending, active, completed, failed, cancelled, skipped {counts}",
+            min(counts) >= 0 and sum(counts) == engine.counts.enqueued,
+            f"{engine.counts.enqueued} accepted, but pending, active, completed, failed, cancelled, skipped {counts}",
         )
 
     def collect(self) -> None:

@@ -158,7 +158,7 @@ class Background(Coordinator[Call, Any]):
     def _add(self, call: Call) -> Operation[Any]:
         operation = self._new(call, None)
         if not self.engine.enqueue_nowait(operation):
-            raise CoordinatorFull(self.name, self.engine._why_full(operation))
+            raise CoordinatorFull(self.name, self.engine.why_full(operation))
         return operation
 
     def _add_from_thread(self, call: Call) -> Operation[Any]:

@@ -64,7 +64,7 @@ async def background(call: Call, operation: Operation[Any]) -> Any:
         running = function(*arguments, **keywords)
         del arguments, keywords
         return await running
-    return await cast("Engine", operation._owner).run_plain(operation, function, [arguments, keywords])
+    return await cast("Engine", operation._owner).execution.run_plain(operation, function, [arguments, keywords])
 
 
 def checked(function: object, how: str) -> Callable[..., Any]:

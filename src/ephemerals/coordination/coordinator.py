@@ -205,27 +205,27 @@ class Coordinator(Generic[T, R]):
     @property
     def total_enqueued(self) -> int:
         """Return how many items were accepted so far."""
-        return self.engine.total_enqueued
+        return self.engine.counts.enqueued
 
     @property
     def total_completed(self) -> int:
         """Return how many operations have completed so far."""
-        return self.engine.total_completed
+        return self.engine.counts.completed
 
     @property
     def total_failed(self) -> int:
         """Return how many operations have failed so far."""
-        return self.engine.total_failed
+        return self.engine.counts.failed
 
     @property
     def total_cancelled(self) -> int:
         """Return how many operations were cancelled so far, started or not."""
-        return self.engine.total_cancelled
+        return self.engine.counts.cancelled
 
     @property
     def total_skipped(self) -> int:
         """Return how many operations were skipped because of a signal so far."""
-        return self.engine.total_skipped
+        return self.engine.counts.skipped
 
     @property
     def is_idle(self) -> bool:

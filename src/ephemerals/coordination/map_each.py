@@ -209,7 +209,7 @@ class _Line(OneShot[Any, Any]):
         self._wake()
 
     async def _gate(self) -> None:
-        while self.engine.total_enqueued - self._taken >= self._most:
+        while self.engine.counts.enqueued - self._taken >= self._most:
             self._feeder_waits = self.engine.bind().create_future()
             try:
                 await self._feeder_waits

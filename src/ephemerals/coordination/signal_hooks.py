@@ -65,7 +65,7 @@ class SignalHook:
 
     def __call__(self, event: SignalEvent[Any]) -> None:
         engine = self._engine()
-        if engine is None or event.source is not engine.source:
+        if engine is None or event.source is not engine.signalling.source:
             return
         if engine.is_on_own_loop:
             self._call(event)

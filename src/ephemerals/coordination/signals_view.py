@@ -51,7 +51,7 @@ class CoordinatorSignals:
         With `key_privacy="hashed"` the event carries a digest of `key`.
         """
         shown = None if key is None else self._engine.show_key(key)
-        return self.sink.emit(name, data, key=shown, source=self._engine.source)
+        return self.sink.emit(name, data, key=shown, source=self._engine.signalling.source)
 
     def has(self, name: str | SignalKey[Any]) -> bool:
         """Tell whether an operation has emitted a signal of this name."""

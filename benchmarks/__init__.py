@@ -1,0 +1,1 @@
+"""What it costs to remember: ours and the peers', side by side in one run."""
