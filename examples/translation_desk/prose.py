@@ -68,7 +68,7 @@ def with_translations(document: str, fragments: Sequence[Fragment], translations
 def _escaped(document: str, fragment: Fragment, translation: str) -> str:
     """Keep a translation from meaning more than text: it may not bring marks that the original did not have."""
     original = document[fragment.start : fragment.end]
-    text = " ".join(line for each in translation.splitlines() if (line := each.strip()))
+    text = " ".join(line for each in _LINE.split(translation) if (line := each.strip()))
     if text == original or not text:
         return original
     text = _SPECIAL.sub(lambda mark: mark[0] if mark[0] in original else "\\" + mark[0], text)

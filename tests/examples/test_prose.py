@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -97,6 +97,7 @@ DOCUMENTS = st.lists(BLOCKS | INLINE, max_size=30).map("".join)
 
 
 @given(DOCUMENTS)
+@example("word \u2028# ")
 def test_text_that_is_put_back_gives_the_same_bytes(document):
     assert translated(document, str) == document
 
