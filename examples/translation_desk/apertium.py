@@ -28,7 +28,7 @@ _MODES: Final = Path("/usr/share/apertium/modes")
 _ROUTES: Final = {
     "es": ("Spanish", ("eng-spa",)),
     "ca": ("Catalan", ("eng-cat",)),
-    "it": ("Italian, by way of Spanish", ("eng-spa", "spa-ita")),
+    "it": ("Italian (via Spanish)", ("eng-spa", "spa-ita")),
 }
 _RESERVED: Final = re.compile(r"[\\^$/\[\]{}<>@]")
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
