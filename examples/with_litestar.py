@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from litestar import Litestar, Request, Response, get, post
-from litestar.di import NamedDependency
+from litestar.di import NamedDependency  # noqa: TC002 - Litestar reads the annotation
 
 from ephemerals import CoordinatorClosed, CoordinatorFull, CoordinatorRegistry, WorkCoordinator, format_id
 from ephemerals.web import EphemeralsLifespan, get_registry
@@ -47,7 +47,9 @@ def full(_: Request[Any, Any, Any], __: CoordinatorFull) -> Response[dict[str, s
 
 def closed(_: Request[Any, Any, Any], __: CoordinatorClosed) -> Response[dict[str, str]]:
     """Answer what `install_refusals` answers elsewhere."""
-    return Response({"detail": "This is shutting down. Try again later."}, status_code=503, headers={"Retry-After": "1"})
+    return Response(
+        {"detail": "This is shutting down. Try again later."}, status_code=503, headers={"Retry-After": "1"}
+    )
 
 
 app = Litestar(

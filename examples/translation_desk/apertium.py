@@ -1,7 +1,7 @@
-"""Machine translation by Apertium, as Debian packages it: long-lived processes, started and ended by the desk.
+r"""Machine translation by Apertium, as Debian packages it: long-lived processes, started and ended by the desk.
 
 A mode of Apertium is a shell pipeline of small programs. With `-z` each of them flushes at a NUL, so one pipeline
-translates text after text without being started anew; the programs flush reliably only if a blank, `[][\\n]`, stands
+translates text after text without being started anew; the programs flush reliably only if a blank, `[][\n]`, stands
 before the NUL, and the tagger does better with a full stop before that.
 """
 

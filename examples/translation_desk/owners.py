@@ -41,7 +41,9 @@ class OwnerCookie:
 
         async def send_with_cookie(message: Message) -> None:
             if is_new and message["type"] == "http.response.start":
-                MutableHeaders(scope=message).append("set-cookie", self._cookie(owner, secure=scope["scheme"] == "https"))
+                MutableHeaders(scope=message).append(
+                    "set-cookie", self._cookie(owner, secure=scope["scheme"] == "https")
+                )
             await send(message)
 
         await self._app(scope, receive, send_with_cookie)

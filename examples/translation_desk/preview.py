@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from markdown_it.common.utils import escapeHtml
@@ -11,6 +10,8 @@ from markupsafe import Markup
 from .bounded import bounded_parser
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping, Sequence
+
     from markdown_it.renderer import RendererHTML
     from markdown_it.token import Token
     from markdown_it.utils import OptionsDict
@@ -46,4 +47,4 @@ def rendered(markdown: str) -> Markup:
     """Return a document as HTML."""
     tokens = _parser.parse(markdown)
     _aligned(tokens)
-    return Markup(_parser.renderer.render(tokens, _parser.options, {}))  # noqa: S704 - the parser escapes
+    return Markup(_parser.renderer.render(tokens, _parser.options, {}))

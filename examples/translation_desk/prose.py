@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .bounded import bounded_parser
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     from markdown_it import MarkdownIt
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
@@ -26,7 +27,8 @@ _LINE = re.compile(r"\r\n?|\n")
 _CONTAINER = re.compile(r"(?:[ \t]*(?:>|[-*+](?=[ \t])|\d{1,9}[.)](?=[ \t])))*[ \t]*")
 # Every part is bounded or starts where no other could: people send 200 kB of a single letter.
 _ADDRESS = re.compile(
-    r"(?:(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://|\bwww\.)[^\s<>|]+|(?<![\w.+-])[\w.+-]{1,64}@[\w.-]{1,255}", re.IGNORECASE
+    r"(?:(?<![a-z0-9+.-])[a-z][a-z0-9+.-]{0,30}://|\bwww\.)[^\s<>|]+|(?<![\w.+-])[\w.+-]{1,64}@[\w.-]{1,255}",
+    re.IGNORECASE,
 )
 _LETTER = re.compile(r"[^\W\d_]")
 _VERBATIM = re.compile(r"<(?P<close>/?)(?:code|kbd|pre|samp|script|style|var)\b", re.IGNORECASE)
@@ -49,7 +51,9 @@ def fragments_of(document: str) -> list[Fragment]:
     body = document[begin:]
     found = sorted(_find(body), key=lambda each: each.start)
     # A piece that two blocks claim cannot be located beyond doubt.
-    kept = [each for each, following in pairwise([*found, Fragment(len(body), len(body))]) if each.end <= following.start]
+    kept = [
+        each for each, following in pairwise([*found, Fragment(len(body), len(body))]) if each.end <= following.start
+    ]
     return [Fragment(begin + each.start, begin + each.end) for each in kept]
 
 

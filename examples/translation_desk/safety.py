@@ -69,7 +69,7 @@ class Safety:
             return
         try:
             if int(headers.get("content-length", "0")) > self._largest_body:
-                raise _TooLarge
+                raise _TooLarge  # noqa: TRY301 - as the reading does
             await self._app(scope, receive_bounded, send_with_policy)
         except _TooLarge:
             if is_answered:

@@ -7,8 +7,14 @@ from typing import Annotated, Any, Literal
 from fastapi import FastAPI, HTTPException, Request
 from pydantic import BaseModel, Field
 
-from ephemerals import CoordinatorRegistry, KeyedWorkCoordinator, OperationStatus, ResultCoordinator
-from ephemerals import format_id, parse_id, status_of
+from ephemerals import (
+    KeyedWorkCoordinator,
+    OperationStatus,
+    ResultCoordinator,
+    format_id,
+    parse_id,
+    status_of,
+)
 from ephemerals.signals import SignalSink
 from ephemerals.web import EphemeralsLifespan, FromRegistry, get_registry, install_refusals
 

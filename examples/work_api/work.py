@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ephemerals import CoordinatorRegistry
-from ephemerals.signals import SignalSink
 
 if TYPE_CHECKING:
     from ephemerals import Operation
+    from ephemerals.signals import SignalSink
 
 __all__ = ["OVERLOAD", "Command", "Overload", "Pace", "registered"]
 
@@ -79,6 +79,6 @@ def registered(overload: Overload, pace: Pace) -> CoordinatorRegistry:
     )
     async def execute(command: Command, operation: Operation[None]) -> None:
         await asyncio.sleep(pace.command)
-        operation.emit("command.executed")
+        operation.emit("command.executed", data={"length": len(command.action)})
 
     return registry

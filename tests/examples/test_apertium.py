@@ -11,7 +11,6 @@ from pathlib import Path
 
 import httpx
 import pytest
-
 from examples.translation_desk.apertium import ApertiumTranslator
 from examples.translation_desk.desk import Desk
 from examples.translation_desk.prose import fragments_of
@@ -78,7 +77,7 @@ def test_a_document_comes_back_in_spanish_with_everything_but_its_text_as_it_was
     assert texts, done["translated"]
     assert "La lonja abre" in done["translated"]
     assert "manzanas verdes y *café bueno*" in done["translated"]
-    assert "[diario](https://example.org/news \"today\")" in done["translated"]
+    assert '[diario](https://example.org/news "today")' in done["translated"]
     assert 'return f"Good morning, {name}"' in done["translated"]
 
 
@@ -123,9 +122,7 @@ async def test_as_many_documents_are_translated_at_once_as_there_are_processes()
         assert len(desk.translator.pids()) == 3
         await desk.translator.aclose()
     moments = sorted(
-        moment
-        for each in operations
-        for moment in [(each.snapshot().started_at, 1), (each.snapshot().finished_at, -1)]
+        moment for each in operations for moment in [(each.snapshot().started_at, 1), (each.snapshot().finished_at, -1)]
     )
     running = [sum(change for _, change in moments[: index + 1]) for index in range(len(moments))]
     assert max(running) == 3
@@ -167,7 +164,7 @@ async def test_processes_that_die_are_started_again():
         await translator.translate(["house"], "es")
         (first,) = translator.pids()
         os.killpg(first, signal.SIGKILL)
-        while not is_gone(first):
+        while not is_gone(first):  # noqa: ASYNC110 - the system tells nobody
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.05)
         assert await translator.translate(["house"], "es") == ["casa"]
@@ -187,7 +184,7 @@ async def test_a_translation_that_is_cancelled_leaves_no_process_and_no_half_ans
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        while not is_gone(group):
+        while not is_gone(group):  # noqa: ASYNC110 - the system tells nobody
             await asyncio.sleep(0.01)
         assert await translator.translate(["house"], "es") == ["casa"]
     finally:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import weakref
 
 import pytest
+from examples.translation_desk.desk import LARGEST_TEXT, Desk, TextNotAccepted, TranslationFailed, TranslatorDown
+from tests.examples.translators import UpperCase
 
 from ephemerals import CoordinatorFull, OperationCancelled, OwnerWindow
 from ephemerals.testing import VirtualClock
-from examples.translation_desk.desk import LARGEST_TEXT, Desk, TextNotAccepted, TranslationFailed, TranslatorDown
-from tests.examples.translators import UpperCase
 
 
 @pytest.fixture
@@ -160,10 +161,8 @@ async def test_after_its_entry_has_gone_nothing_holds_the_text(translator, fate)
         if fate == "cancelled":
             await asyncio.sleep(0.5)
             operation.cancel()
-        try:
+        with contextlib.suppress(ConnectionError, OperationCancelled):
             references.append(weakref.ref(await operation))
-        except (ConnectionError, OperationCancelled):
-            pass
         assert operation.status == fate
         del operation
         gc.collect()

@@ -6,15 +6,13 @@ import asyncio
 
 import httpx
 import pytest
-
-from ephemerals import CoordinatorClosed, parse_id
-from ephemerals.web import get_registry
 from examples import with_litestar, with_starlette
 from tests.web.serving import lifespan, serving
 
-APPLICATIONS = pytest.mark.parametrize(
-    "app", [with_starlette.app, with_litestar.app], ids=["starlette", "litestar"]
-)
+from ephemerals import CoordinatorClosed, parse_id
+from ephemerals.web import get_registry
+
+APPLICATIONS = pytest.mark.parametrize("app", [with_starlette.app, with_litestar.app], ids=["starlette", "litestar"])
 
 
 @APPLICATIONS

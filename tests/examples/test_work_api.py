@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-
 from examples.work_api.app import create_app
-from ephemerals.web import get_registry
 from tests.web.serving import serving
+
+from ephemerals.web import get_registry
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
-
 from tests.web.server import Server
 
 pytestmark = pytest.mark.heavy

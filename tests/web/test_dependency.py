@@ -8,6 +8,7 @@ from typing import Annotated
 import pytest
 from fastapi import APIRouter, FastAPI, HTTPException
 from starlette.middleware.base import BaseHTTPMiddleware
+from tests.web.serving import serving
 
 from ephemerals import (
     Background,
@@ -20,7 +21,6 @@ from ephemerals import (
     format_id,
 )
 from ephemerals.web import EphemeralsLifespan, FromRegistry, install_refusals
-from tests.web.serving import serving
 
 registry = CoordinatorRegistry()
 done: list[object] = []

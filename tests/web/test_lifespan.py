@@ -12,11 +12,11 @@ from litestar import Litestar, Request, get
 from starlette.applications import Starlette
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
+from tests.web.serving import lifespan, serving
 
 from ephemerals import CoordinatorRegistry, EphemeralsError, InvalidOption, InvalidOptionType, format_id
 from ephemerals.testing import VirtualClock, assert_quiet
 from ephemerals.web import EphemeralsLifespan, get_registry
-from tests.web.serving import lifespan, serving
 
 
 async def ignore(item):

@@ -7,7 +7,6 @@ import time
 
 import httpx
 import pytest
-
 from tests.web.server import Server
 
 pytestmark = pytest.mark.heavy

@@ -9,11 +9,11 @@ import pytest
 from fastapi import FastAPI
 from starlette.applications import Starlette
 from starlette.routing import Route
+from tests.web.serving import serving
 
 from ephemerals import CoordinatorRegistry, InvalidOption, MissingExtra
 from ephemerals.testing import VirtualClock
 from ephemerals.web import EphemeralsLifespan, FromRegistry, get_registry, install_refusals
-from tests.web.serving import serving
 
 
 async def enqueue(request):
