@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from html.parser import HTMLParser
 
 import httpx
@@ -138,7 +140,7 @@ async def test_while_the_translator_is_down_a_start_is_a_503_and_then_is_one_no_
     [
         {"language": "xx", "markdown": "secret"},
         {"language": "es", "markdown": " "},
-        {"language": "es", "markdown": "secret" + "x" * LARGEST_TEXT},
+        {"language": "es", "markdown": "secret".ljust(LARGEST_TEXT + 1, "x")},
         {"language": "es", "markdown": "secret" + "\u00e9\n" * LARGEST_TEXT * 3},
         {"language": "es"},
         {"language": "es", "markdown": ["secret"]},
@@ -325,6 +327,22 @@ async def test_pseudo_localisation_is_called_what_it_is():
         operation_id = await start(client, "Good *morning*", "en-XA")
         await asyncio.sleep(1)
         assert (await client.get(url(operation_id))).json()["translated"] == "⟦Ĝööð ·⟧ *⟦möŕñîñĝ ··⟧*"
+
+
+async def test_an_hour_later_nothing_holds_what_was_written(app):
+    async with serving(app) as client:
+        operation_id = await start(client, "A secret `garden`")
+        await asyncio.sleep(2)
+        assert "SECRET" in (await client.get(f"/editor/translations/{operation_id}")).text
+        (owner,) = app.state.desk.window._by_access
+        (operation,) = app.state.desk.window.list(owner)
+        references = [weakref.ref(operation), weakref.ref(await operation)]
+        del operation
+        gc.collect()
+        assert None not in [each() for each in references], "its owner may still fetch it"
+        await asyncio.sleep(3601)
+        assert [each() for each in references] == [None, None]
+        assert (await client.get(url(operation_id))).status_code == 404
 
 
 async def test_the_end_of_the_application_lets_go_of_everything(app, translator):
