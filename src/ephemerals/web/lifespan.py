@@ -19,7 +19,7 @@ from ephemerals.options import as_seconds
 from ephemerals.registry import CoordinatorRegistry
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from ephemerals.options import Seconds
 
@@ -69,7 +69,7 @@ class EphemeralsLifespan:
         return self._run(app)
 
     @asynccontextmanager
-    async def _run(self, app: Any) -> AsyncIterator[Any]:
+    async def _run(self, app: Any) -> AsyncGenerator[Any]:
         if self._own is None:
             async with self._open(app):
                 yield None
@@ -78,7 +78,7 @@ class EphemeralsLifespan:
                 yield state
 
     @asynccontextmanager
-    async def _open(self, app: Any) -> AsyncIterator[None]:
+    async def _open(self, app: Any) -> AsyncGenerator[None]:
         registry = self.registry
         if registry in _in_use:
             message = "the registry is in use by another application: give each application a registry of its own"
