@@ -23,15 +23,20 @@ DOCUMENT = Path(__file__).parents[2].joinpath("examples", "translation_desk", "e
 DESK = "examples.translation_desk.app:create_app"
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def apertium():
     need_apertium()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server():
     with Server(DESK, "--factory") as server:
         yield server
+
+
+def started_by(server):
+    """Return the ids of the processes that a server has started, each the leader of its group."""
+    return {int(pid) for pid in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()}
 
 
 def is_gone(group):
@@ -95,15 +100,17 @@ def test_ten_documents_at_once_come_back_to_their_owners(server):
             client.close()
 
 
-def test_a_signal_under_load_ends_the_desk_and_all_its_processes_within_the_budget(server):
+def test_a_signal_under_load_ends_the_desk_and_all_its_processes_within_the_budget():
     text = "\n\n".join(["The house is big and the dog is small."] * 4000)
-    with httpx.Client(base_url=server.url) as client:
-        for _ in range(4):
-            start(client, text)
-        time.sleep(1.5)
-    children = {int(pid) for pid in Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()}
-    assert children
-    end = server.stop()
+    with Server(DESK, "--factory") as server:
+        with httpx.Client(base_url=server.url) as client:
+            for _ in range(4):
+                start(client, text)
+        deadline = time.monotonic() + 20
+        while not (children := started_by(server)):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        end = server.stop()
     assert end.seconds < 5 + 2
     assert end.code in {0, -signal.SIGTERM}
     assert "Task was destroyed" not in end.output
