@@ -9,6 +9,8 @@ from html.parser import HTMLParser
 
 import httpx
 import pytest
+from examples.translation_desk import app as app_module
+from examples.translation_desk.apertium import ApertiumTranslator
 from examples.translation_desk.app import create_app
 from examples.translation_desk.desk import LARGEST_TEXT
 from tests.examples.translators import UpperCase
@@ -315,6 +317,14 @@ async def test_the_page_names_what_it_does_and_fetches_nothing_from_elsewhere(ap
         assert own
         assert all(each.startswith(("/", "#")) for each in own)
         assert "Machine translation from English by Upper case" in page
+
+
+async def test_without_a_language_pair_there_is_pseudo_localisation(monkeypatch, tmp_path):
+    monkeypatch.setattr(app_module, "ApertiumTranslator", lambda: ApertiumTranslator(modes=tmp_path))
+    assert create_app().state.desk.translator.languages().keys() == {"en-XA"}
+    for mode in ("eng-spa", "spa-ita"):
+        (tmp_path / f"{mode}.mode").touch()
+    assert create_app().state.desk.translator.languages().keys() == {"es", "it"}
 
 
 async def test_pseudo_localisation_is_called_what_it_is():
