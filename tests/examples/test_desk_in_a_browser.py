@@ -283,9 +283,13 @@ def test_the_translator_goes_down_and_comes_back(opened, width, switch):
     expect(page.get_by_role("alert")).to_contain_text("The translator is down")
     expect(page.locator("#translations")).to_contain_text("Nothing yet")
     assert page.input_value("#markdown") == "kept text"
+    page.reload()
+    expect(page.locator("#down")).to_contain_text("The translator is down just now")
+    start(page, "kept text")
+    expect(page.locator(".notice:visible")).to_have_count(1)
     switch.up(0.01)
     start(page, "kept text")
-    expect(page.get_by_role("alert")).to_be_hidden()
+    expect(page.locator(".notice:visible")).to_have_count(0)
     finished(page)
 
 
