@@ -102,7 +102,8 @@ def clean_coverage(session: nox.Session) -> None:
 def test(session: nox.Session) -> None:
     """Run the tests against the wheel; arguments go to pytest, and the part they choose is not measured.
 
-    The newest Python runs as many hypothesis examples as the profile says, the others fewer.
+    The newest Python runs as many hypothesis examples as the profile says, the others fewer; and only the newest
+    runs what is marked `heavy`: real servers, real browsers, real translators.
     """
     provide(session, "test")
     install_wheel(session)
@@ -110,12 +111,16 @@ def test(session: nox.Session) -> None:
     if session.python != PRIMARY and PROFILE is None:
         environment["HYPOTHESIS_PROFILE"] = "quick"
     pytest = ["-m", "pytest", *(["--timeout=3600"] if PROFILE == "long" else [])]
+    everything = ["-q", "-n2", "--dist=worksteal"]
+    if session.python != PRIMARY:
+        session.warn(f"real servers, browsers and translators are tested on Python {PRIMARY} only")
+        everything += ["-m", "not heavy"]
     if session.posargs:
         session.run("python", *pytest, *session.posargs, env=environment)
     elif session.python in {PYTHONS[0], PRIMARY}:  # the oldest and the newest take every branch there is
-        session.run("coverage", "run", *pytest, "-q", "-n2", "--dist=worksteal", env=environment)
+        session.run("coverage", "run", *pytest, *everything, env=environment)
     else:
-        session.run("python", *pytest, "-q", "-n2", "--dist=worksteal", env=environment)
+        session.run("python", *pytest, *everything, env=environment)
 
 
 @nox.session(python=False)

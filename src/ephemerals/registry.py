@@ -12,8 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_origin, overload
 
-from .coordination import KeyedWorkCoordinator, Lane, PriorityWorkCoordinator, ResultCoordinator, WorkCoordinator
+from .coordination import (
+    Background,
+    KeyedWorkCoordinator,
+    Lane,
+    PriorityWorkCoordinator,
+    ResultCoordinator,
+    WorkCoordinator,
+)
 from .coordination.body import examine, is_coroutine_function, refuse_coroutine
+from .coordination.call import background
 from .coordination.coordinator import Coordinator, as_selector
 from .coordination.lanes import LaneSchedule
 from .coordination.schedule import FifoSchedule
@@ -182,6 +190,18 @@ class CoordinatorRegistry:
             return PriorityWorkCoordinator(made, lanes=lanes, key=key, options=chosen)
 
         self._add(name, PriorityWorkCoordinator, make, body, factory, chosen)
+
+    def register_background(
+        self, name: str, /, *, options: EphemeralOptions | None = None, **keywords: Unpack[OptionKeywords]
+    ) -> None:
+        """Declare a `Background`, which needs no body: it runs whatever function it is given."""
+        chosen = self._options(name, options, keywords)
+        Background(options=chosen)  # it does not understand every option
+
+        def make(_: _Body) -> _Any:
+            return Background(options=chosen)
+
+        self._add(name, Background, make, background, None, chosen)
 
     def coordinator(
         self, name: str, /, *, options: EphemeralOptions | None = None, **keywords: Unpack[OptionKeywords]
