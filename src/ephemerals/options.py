@@ -6,7 +6,6 @@ Time spans are seconds as int or float, or a `timedelta`; `None` always means "n
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping
@@ -15,7 +14,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from .clock import Clock, system_clock
-from .errors import InvalidOption, InvalidOptionType
+from .errors import InvalidOption, InvalidOptionType, closest
 from .policies import Limits, Retries
 
 if TYPE_CHECKING:
@@ -289,9 +288,7 @@ class EphemeralOptions:
             value = keywords[name]  # type: ignore[literal-required]  # the names are the dataclass's own
             object.__setattr__(self, name, None if value is None and optional else check(name, value))
         for unknown in keywords.keys() - _CHECKS.keys():
-            close = difflib.get_close_matches(unknown, _CHECKS, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            message = f"there is no option named {unknown!r}{hint}"
+            message = f"there is no option named {unknown!r}{closest(unknown, _CHECKS)}"
             raise TypeError(message)
 
     @classmethod
