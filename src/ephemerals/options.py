@@ -209,7 +209,7 @@ class EphemeralOptions:
         max_concurrency_per_key: How many bodies of one key run at once. By default 1: one after another.
         max_pending: How many items may wait for their start before `overflow` decides. By default 1000; `None`: no
             limit.
-        overflow: What `enqueue` does when there is no room: `"wait"` for room (the default), `"reject"` with
+        overflow: What `enqueue` does when there is no room: `"wait"` (the default) for some, `"reject"` the item with
             `CoordinatorFull`, or `"drop_oldest"`, which cancels the item that has waited longest.
         fair_scheduling: Whether ready keys take turns instead of the oldest item going first. By default `False`.
         fair_scheduling_threshold: With `fair_scheduling`, how many items of one key may wait before there is no room
