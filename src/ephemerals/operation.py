@@ -315,7 +315,7 @@ class Operation(Generic[R]):
         draft.signals = self.signals
         draft.signal_count = self.signal_count
         draft.is_pinned = self.is_pinned
-        return draft.copy(self._owner.now())
+        return draft._copy(self._owner.now())
 
     def __await__(self) -> Generator[Any, None, R]:
         """Wait for the outcome."""

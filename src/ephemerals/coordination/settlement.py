@@ -192,7 +192,7 @@ class Settlement:
             self._wake(operation, None)
         if window.pinned:
             draft.is_pinned = operation.id in window.pinned
-        snapshot = draft.seal()
+        snapshot = draft._seal()
         if status is _FAILED:
             window.failures.append(snapshot)
         if self.listeners:
