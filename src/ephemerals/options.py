@@ -132,6 +132,12 @@ def as_patterns(option: str, value: object) -> tuple[str, ...]:
     return patterns
 
 
+def _as_name(option: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidOptionType(option, value, "a text, or None")
+    return as_text(option, value)
+
+
 def _as_flag(option: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidOptionType(option, value, "True or False")
@@ -141,6 +147,19 @@ def _as_flag(option: str, value: object) -> bool:
 def _as_name(option: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidOptionType(option, value, "a text, or None")
+    return as_text(option, value)
+
+
+def _as_flag(option: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidOptionType(option, value, "True or False")
+    return value
+
+
+def as_text(option: str, value: object) -> str:
+    """Return `value` if it is a text that is not empty."""
+    if not isinstance(value, str):
+        raise InvalidOptionType(option, value, "a text")
     if not value.strip():
         raise InvalidOption(option, value, "a text that is not empty")
     return value

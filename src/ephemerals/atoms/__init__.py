@@ -8,15 +8,19 @@ from .cache import Cache
 from .caching import CacheStatistics
 from .circuit import CircuitOpen, CircuitState, CircuitStatistics
 from .circuit_breaker import CircuitBreaker
+from .cron import Cron
 from .fixed_work import FixedWork
 from .gcra import GCRA
 from .keyed_sequential import KeyedSequential
 from .limiter import LimiterStatistics
 from .lru_cache import EphemeralLruCache
+from .planned_job import JobStatistics, ScheduledStatistics
 from .promise import Promise
 from .readers_writer import ReadersWriter
 from .reservation import Reservation
 from .retry import Retry, RetryPolicy, RetryStatistics
+from .scheduled import Scheduled
+from .scheduled_job import Occurrence, ScheduledJob, load_jobs
 from .signal_gate import GateRejected, SignalGate
 from .single_flight import LoadCancelled, LoadCycle
 from .sliding_cache import CachedFunction, SlidingCache, sliding_cache
@@ -37,14 +41,17 @@ __all__ = [
     "CircuitOpen",
     "CircuitState",
     "CircuitStatistics",
+    "Cron",
     "EphemeralLruCache",
     "FixedWork",
     "GateRejected",
     "ItemDiscarded",
+    "JobStatistics",
     "KeyedSequential",
     "LimiterStatistics",
     "LoadCancelled",
     "LoadCycle",
+    "Occurrence",
     "Promise",
     "ReadersWriter",
     "Reservation",
@@ -52,11 +59,15 @@ __all__ = [
     "RetryAfter",
     "RetryPolicy",
     "RetryStatistics",
+    "Scheduled",
+    "ScheduledJob",
+    "ScheduledStatistics",
     "SignalGate",
     "SlidingCache",
     "SlidingWindowLimiter",
     "TokenBucket",
     "is_throttled",
+    "load_jobs",
     "retry_after_of",
     "sliding_cache",
 ]
