@@ -12,6 +12,7 @@ from .cron import Cron
 from .fixed_work import FixedWork
 from .gcra import GCRA
 from .keyed_sequential import KeyedSequential
+from .last_words import LastWords, LastWordsStatistics
 from .limiter import LimiterStatistics
 from .lru_cache import EphemeralLruCache
 from .planned_job import JobStatistics, ScheduledStatistics
@@ -48,6 +49,8 @@ __all__ = [
     "ItemDiscarded",
     "JobStatistics",
     "KeyedSequential",
+    "LastWords",
+    "LastWordsStatistics",
     "LimiterStatistics",
     "LoadCancelled",
     "LoadCycle",
