@@ -132,24 +132,6 @@ def as_patterns(option: str, value: object) -> tuple[str, ...]:
     return patterns
 
 
-def _as_name(option: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidOptionType(option, value, "a text, or None")
-    return as_text(option, value)
-
-
-def _as_flag(option: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise InvalidOptionType(option, value, "True or False")
-    return value
-
-
-def _as_name(option: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise InvalidOptionType(option, value, "a text, or None")
-    return as_text(option, value)
-
-
 def _as_flag(option: str, value: object) -> bool:
     if not isinstance(value, bool):
         raise InvalidOptionType(option, value, "True or False")
@@ -163,6 +145,12 @@ def as_text(option: str, value: object) -> str:
     if not value.strip():
         raise InvalidOption(option, value, "a text that is not empty")
     return value
+
+
+def _as_name(option: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidOptionType(option, value, "a text, or None")
+    return as_text(option, value)
 
 
 def _as_clock(option: str, value: object) -> Clock:

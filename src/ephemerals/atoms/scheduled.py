@@ -50,7 +50,8 @@ class Scheduled:
     times that come again run again; a smaller one is waited out.
 
     Signals: `schedule.due` with `{"scheduled_at": …, "missed": …}`, `schedule.missed` with `{"count": …}`,
-    `schedule.overrun`, with the job's name as key. The other options are those of a coordinator, with a `max_concurrency` of 64 by default.
+    `schedule.overrun`, with the job's name as key. The other options are those of a coordinator, with
+    a `max_concurrency` of 64 by default.
 
     >>> import asyncio
     >>> from ephemerals.testing import run  # virtual time
@@ -130,7 +131,7 @@ class Scheduled:
         return self._runs.start(planned, planned.occurrence(self._clock.time()))
 
     def next_run(self, name: str) -> datetime | None:
-        """Return when a job is due next, in its zone; `None` before the start. An unknown name is an `InvalidOption`."""
+        """Return when a job is due next, in its zone; `None` if it is not. An unknown name is an `InvalidOption`."""
         return self._planned(name).statistics().next_run
 
     def statistics(self) -> ScheduledStatistics:
