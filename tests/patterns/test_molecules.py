@@ -178,6 +178,39 @@ async def test_a_run_that_is_cancelled_is_undone_too_and_is_no_failure(how):
     assert_quiet(molecules)
 
 
+async def test_a_step_that_completes_in_the_moment_of_the_cancellation_is_undone_too():
+    sink, log = SignalSink(), Log()
+    async with Molecules(sink, Molecule("order", "order", log.step("a", 1), log.step("b", 1))) as molecules:
+        sink.emit("order")
+        await asyncio.sleep(0.5)
+        (operation,) = molecules.runs.running()
+        molecules.steps.engine.listen(on_end=lambda _: molecules.runs.cancel_operation(operation.id))
+        await molecules.join()
+    assert log == ["a", "-a"]
+    assert molecules.statistics().cancelled == 1
+
+
+async def test_a_step_that_takes_no_notice_of_its_cancellation_is_waited_for():
+    sink, log = SignalSink(), []
+
+    async def stubborn(run):
+        try:
+            await asyncio.sleep(5)
+        except asyncio.CancelledError:
+            await asyncio.sleep(3)
+        log.append(("done", now()))
+
+    async def undo(run):
+        log.append(("undone", now()))
+
+    async with Molecules(sink, Molecule("order", "order", Step(stubborn, undo))) as molecules:
+        sink.emit("order")
+        await asyncio.sleep(1)
+        molecules.runs.cancel_operation(molecules.runs.running()[0].id)
+        await molecules.join()
+    assert log == [("done", 4), ("undone", 4)]
+
+
 async def test_steps_are_retried_and_timed_out_like_anything_else():
     sink, calls = SignalSink(max_age=None), []
 

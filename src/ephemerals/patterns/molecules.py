@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -11,6 +13,7 @@ from ephemerals.errors import InvalidOptionType
 from ephemerals.failure import qualified_name
 from ephemerals.operation import current_operation
 from ephemerals.options import EphemeralOptions, as_count, as_seconds
+from ephemerals.snapshot import OperationStatus
 
 from .molecule import Molecule, MoleculeRun, Step
 
@@ -170,8 +173,7 @@ class Molecules:
         done: list[Step] = []
         try:
             for step in steps:
-                run.results[step.name] = await self._call(step, step.action, run)
-                done.append(step)
+                await self._do(step, run, done)
         except BaseException as error:
             if isinstance(error, Exception):
                 self._say("failed", run, step=steps[len(done)].name, error=qualified_name(type(error)))
@@ -180,11 +182,24 @@ class Molecules:
             raise
         self._say("completed", run)
 
+    async def _do(self, step: Step, run: MoleculeRun, done: list[Step]) -> None:
+        operation = await self.steps.enqueue(_call(step, step.action, run))
+        try:
+            run.results[step.name] = await operation
+        except asyncio.CancelledError:
+            operation.cancel()
+            with suppress(Exception):
+                await operation  # it may have completed at this moment, or take no notice
+            if operation.status is OperationStatus.COMPLETED:
+                done.append(step)
+            raise
+        done.append(step)
+
     async def _undo(self, step: Step, run: MoleculeRun) -> None:
         if step.compensate is None:
             return
         try:
-            await self._call(step, step.compensate, run)
+            await self.steps.run(_call(step, step.compensate, run))
         except Exception as error:  # noqa: BLE001 - whatever it is, the others are to be undone
             self._not_compensated += 1
             self._say("not_compensated", run, step=step.name)
@@ -195,13 +210,14 @@ class Molecules:
             self._compensated += 1
             self._say("compensated", run, step=step.name)
 
-    async def _call(self, step: Step, function: Callable[[MoleculeRun], Any], run: MoleculeRun) -> Any:
-        call = Call(function, run)
-        call.name = step.name
-        call.timeout = None if step.timeout is None else as_seconds("timeout", step.timeout)
-        return await self.steps.run(call)
-
     def _say(self, what: str, run: MoleculeRun, **more: str) -> None:
         operation = current_operation()
         assert operation is not None, "a run is an operation"
         operation.emit(f"molecule.{what}", data={"molecule": run.molecule, **more})
+
+
+def _call(step: Step, function: Callable[[MoleculeRun], Any], run: MoleculeRun) -> Call:
+    call = Call(function, run)
+    call.name = step.name
+    call.timeout = None if step.timeout is None else as_seconds("timeout", step.timeout)
+    return call
