@@ -9,6 +9,7 @@ from .caching import CacheStatistics
 from .circuit import CircuitOpen, CircuitState, CircuitStatistics
 from .circuit_breaker import CircuitBreaker
 from .cron import Cron
+from .escalator import Escalator, EscalatorStatistics, TargetStatistics
 from .fixed_work import FixedWork
 from .gcra import GCRA
 from .keyed_sequential import KeyedSequential
@@ -44,6 +45,8 @@ __all__ = [
     "CircuitStatistics",
     "Cron",
     "EphemeralLruCache",
+    "Escalator",
+    "EscalatorStatistics",
     "FixedWork",
     "GateRejected",
     "ItemDiscarded",
@@ -68,6 +71,7 @@ __all__ = [
     "SignalGate",
     "SlidingCache",
     "SlidingWindowLimiter",
+    "TargetStatistics",
     "TokenBucket",
     "is_throttled",
     "load_jobs",
