@@ -33,6 +33,7 @@ from .lifetime import keep_while_busy, let_go, register
 from .logs import log
 from .privacy import hashed_key
 from .reactions import check_options
+from .responsibility import acknowledged
 from .retrying import Retrying
 from .settlement import Settlement
 from .signalling import Signalling
@@ -41,12 +42,14 @@ from .waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
+    from datetime import timedelta
 
     from ephemerals.options import EphemeralOptions
-    from ephemerals.signals import SignalEvent, SignalKey, SignalSink
+    from ephemerals.signals import PatternLike, SignalEvent, SignalKey, SignalSink
 
     from .body import Body
     from .report import CoordinatorStatistics, DrainReport
+    from .responsibility import Acknowledgement
     from .schedule import Schedule
 
 __all__ = ["Engine"]
@@ -240,11 +243,12 @@ class Engine:
 
     def accept(self, operation: Operation[Any]) -> None:
         """Take an operation in; from here on it ends in exactly one final state."""
-        operation._order = self.counts.enqueued
-        operation._draft._enqueued = self.clock.monotonic()
-        operation._draft._wall = self.clock.time()
+        clock, counts, draft = self.clock, self.counts, operation._draft
+        operation._order = counts.enqueued
+        draft._enqueued = clock.monotonic()
+        draft._wall = clock.time()
         self.schedule.push(operation)  # first, because a key's own comparison may raise
-        self.counts.enqueued += 1
+        counts.enqueued += 1
         pending = self.window.pending
         if not pending and not self.window.running:
             keep_while_busy(self)
@@ -320,23 +324,21 @@ class Engine:
         """Start what may start; tell whether it stopped only to give others a turn."""
         pending, running, pop = self.window.pending, self.window.running, self.schedule.pop
         start, gate, limit = self.execution.start, self.signalling.gate, self.start_limit
-        started = 0
-        while pending and len(running) < self._limit and not self.is_paused:
-            if gate is not None and gate.holds_back():
+        for _ in range(_PER_TURN):
+            if not pending or len(running) >= self._limit or self.is_paused:
                 break
-            if limit is not None and not limit.allows():
+            if (gate is not None and gate.holds_back()) or (limit is not None and not limit.allows()):
                 break
-            if started == _PER_TURN:
-                return True
             if (operation := pop()) is None:
                 break
-            started += 1
             if gate is not None and (event := gate.skips(operation)) is not None:
                 self.settlement.skip(operation, event.name)
                 continue
             if limit is not None:
                 limit.take()
             start(operation, loop)
+        else:
+            return True
         if limit is not None:
             limit.give_back_unused()
         return False
@@ -572,6 +574,15 @@ class Engine:
     def is_pinned(self, operation_id: int) -> bool:
         """Tell whether an operation is pinned."""
         return self.window.is_pinned(operation_id)
+
+    async def acknowledged(
+        self,
+        operation: Operation[Any],
+        pattern: PatternLike | SignalKey[Any],
+        timeout: float | timedelta | None,  # noqa: ASYNC109 - running out of time is a result
+    ) -> Acknowledgement:
+        """Wait until somebody acknowledges an operation."""
+        return await acknowledged(self, operation, pattern, timeout)
 
     def listen(
         self,
