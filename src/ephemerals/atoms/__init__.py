@@ -29,6 +29,7 @@ from .sliding_cache import CachedFunction, SlidingCache, sliding_cache
 from .sliding_window import SlidingWindowLimiter
 from .throttling import RetryAfter, is_throttled, retry_after_of
 from .token_bucket import TokenBucket
+from .volatile import Volatile
 
 __all__ = [
     "GCRA",
@@ -73,6 +74,7 @@ __all__ = [
     "SlidingWindowLimiter",
     "TargetStatistics",
     "TokenBucket",
+    "Volatile",
     "is_throttled",
     "load_jobs",
     "retry_after_of",
