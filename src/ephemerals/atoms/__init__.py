@@ -30,6 +30,7 @@ from .sliding_window import SlidingWindowLimiter
 from .throttling import RetryAfter, is_throttled, retry_after_of
 from .token_bucket import TokenBucket
 from .volatile import Volatile
+from .window_resizer import WindowCommands, WindowResizer
 
 __all__ = [
     "GCRA",
@@ -75,6 +76,8 @@ __all__ = [
     "TargetStatistics",
     "TokenBucket",
     "Volatile",
+    "WindowCommands",
+    "WindowResizer",
     "is_throttled",
     "load_jobs",
     "retry_after_of",
