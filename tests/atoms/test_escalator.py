@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerals import InvalidBody, InvalidOption
+from ephemerals import CoordinatorClosed, InvalidBody, InvalidOption
 from ephemerals.atoms import Escalator, RetryPolicy
 from ephemerals.signals import SignalKey, SignalSink
 from ephemerals.testing import VirtualClock, assert_forgotten, assert_quiet, run
@@ -157,6 +157,8 @@ async def test_draining_listens_no_more():
     await escalator.drain()
     sink.emit("escalate.x", 2)
     await escalator.aclose()
+    with pytest.raises(CoordinatorClosed):
+        await escalator.__aenter__()
     assert db.kept == [1]
     assert sink.statistics().handler_errors == 0
     assert_quiet(escalator)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerals import DuplicateName, InvalidBody, InvalidOption, OperationStatus
+from ephemerals import CoordinatorClosed, DuplicateName, InvalidBody, InvalidOption, OperationStatus
 from ephemerals.atoms import RetryPolicy, Scheduled, ScheduledJob, load_jobs
 from ephemerals.atoms.planned_job import PlannedJob
 from ephemerals.signals import SignalSink
@@ -461,6 +461,8 @@ async def test_draining_and_closing_end_the_schedule():
         await asyncio.sleep(HOUR)
         assert_quiet(scheduled)
         await scheduled.aclose()
+        with pytest.raises(CoordinatorClosed):
+            await scheduled.__aenter__()
     assert len(log.ran) == 2
 
 

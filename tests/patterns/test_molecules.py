@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerals import DuplicateName, InvalidBody, InvalidOption
+from ephemerals import CoordinatorClosed, DuplicateName, InvalidBody, InvalidOption
 from ephemerals.atoms import RetryPolicy
 from ephemerals.patterns import Molecule, Molecules, Step
 from ephemerals.signals import SignalSink
@@ -55,6 +55,8 @@ async def test_one_signal_one_run_of_one_step():
         assert ran == ["order.ready"]
     sink.emit("order.late")
     assert ran == ["order.ready"]
+    with pytest.raises(CoordinatorClosed):
+        await molecules.__aenter__()
     assert_quiet(molecules)
 
 

@@ -149,6 +149,7 @@ class Escalator:
         return await self.coordinator.aclose(grace=grace, cancel_grace=cancel_grace)
 
     async def __aenter__(self) -> Self:
+        self.coordinator.engine.check_open()
         await self.coordinator.__aenter__()
         self._subscription = self._sink.subscribe(self._pattern, self._promote)
         return self

@@ -166,6 +166,7 @@ class LastWords:
         return self.coordinator.engine.leftovers()
 
     async def __aenter__(self) -> Self:
+        self.coordinator.engine.check_open()
         await self.coordinator.__aenter__()
         return self
 

@@ -153,6 +153,7 @@ class Scheduled:
         return await self.coordinator.aclose(grace=grace, cancel_grace=cancel_grace)
 
     async def __aenter__(self) -> Self:
+        self.coordinator.engine.check_open()
         await self.coordinator.__aenter__()
         self._seen = (self._clock.time(), self._clock.monotonic())
         for planned in self._jobs.values():

@@ -139,6 +139,7 @@ class Molecules:
         await self.steps.aclose(grace=0, cancel_grace=cancel_grace)
 
     async def __aenter__(self) -> Self:
+        self.runs.engine.check_open()
         await self.steps.__aenter__()
         await self.runs.__aenter__()
         for molecule in self._molecules:
