@@ -174,6 +174,15 @@ async def test_a_clock_set_back_a_day_is_followed_at_once():
     assert_quiet(scheduled)
 
 
+async def test_a_clock_set_back_just_before_a_job_is_due_loses_no_occurrence():
+    log = Log()
+    async with schedule(log, "* * * * *"):
+        await asyncio.sleep(MINUTE + 10)
+        VirtualClock.current().step_wall(-DAY)
+        await asyncio.sleep(2 * MINUTE)
+    assert log.scheduled == ["01 00:01", "31 00:02", "31 00:03"]
+
+
 async def test_a_clock_corrected_by_a_little_repeats_nothing():
     log = Log()
     async with schedule(log, "0 * * * *") as scheduled:

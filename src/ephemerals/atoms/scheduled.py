@@ -202,14 +202,15 @@ class Scheduled:
         """Find out whether the wall clock was set since the last look."""
         monotonic = self._clock.monotonic()
         assert self._seen is not None
-        change = (wall - self._seen[0]) - (monotonic - self._seen[1])
+        slept = monotonic - self._seen[1]
+        change = (wall - self._seen[0]) - slept
         self._seen = (wall, monotonic)
         if abs(change) > _TOLERANCE:
             self._clock_changes += 1
             _logger.info("schedule %s: the wall clock moved by %+.0f seconds", self.coordinator.name, change)
         if change < -_TOLERANCE:
             for planned in self._jobs.values():
-                planned.plan(wall)
+                planned.plan(wall - slept)  # what came due since the clock was set is not lost
 
     def _arm(self) -> None:
         if not self._is_running:
