@@ -137,12 +137,19 @@ def _as_flag(option: str, value: object) -> bool:
     return value
 
 
-def _as_name(option: str, value: object) -> str:
+def as_text(option: str, value: object) -> str:
+    """Return `value` if it is a text that is not empty."""
     if not isinstance(value, str):
-        raise InvalidOptionType(option, value, "a text, or None")
+        raise InvalidOptionType(option, value, "a text")
     if not value.strip():
         raise InvalidOption(option, value, "a text that is not empty")
     return value
+
+
+def _as_name(option: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise InvalidOptionType(option, value, "a text, or None")
+    return as_text(option, value)
 
 
 def _as_clock(option: str, value: object) -> Clock:
