@@ -52,6 +52,8 @@ def locate(version: str) -> Path | None:
 FOUND = {version: folder for version in PYTHONS if (folder := locate(version))}
 MISSING = [version for version in PYTHONS if version not in FOUND]
 PRIMARY = max(FOUND, key=lambda version: [int(part) for part in version.split(".")], default=None)
+# What is measured is measured on the newest, unless Pythons were asked for.
+BENCHED = list(PYTHONS) if os.environ.get("PYTHONS", "").strip() else [PRIMARY] if PRIMARY else []
 # Behind everything else nox would find a shim first, and a shim may not run.
 os.environ["PATH"] = os.pathsep.join([*map(str, FOUND.values()), os.environ["PATH"]])
 os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
@@ -160,12 +162,28 @@ def docs(session: nox.Session) -> None:
     session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
 
 
-@nox.session(requires=["wheel"])
+@nox.session(python=BENCHED, requires=["wheel"])
 def bench(session: nox.Session) -> None:
     """Run the benchmarks against the wheel; arguments go to them."""
     provide(session, "bench")
     install_wheel(session)
     session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session(python=BENCHED, requires=["wheel"])
+def instructions(session: nox.Session) -> None:
+    """Count instructions, if valgrind is there."""
+    provide(session, "bench")
+    install_wheel(session)
+    session.run("python", "-m", "benchmarks.instructions", *session.posargs)
+
+
+@nox.session(python=BENCHED, requires=["wheel"])
+def soak(session: nox.Session) -> None:
+    """Let traffic run for ten virtual minutes and two real ones."""
+    provide(session, "bench")
+    install_wheel(session)
+    session.run("python", "-m", "benchmarks.soak", *session.posargs)
 
 
 @nox.session
