@@ -120,9 +120,9 @@ def _side(side: str, body: object, items: int) -> Side:
         from .bodies import through
 
         return through(partial(WorkCoordinator, body, max_concurrency=8), range(items))
-    from .peers import PEERS
+    from .handwritten import queue_and_workers, task_group  # and no package: whatever is imported is counted, slowly
 
-    return PEERS[side](body, 8, range(items))
+    return (queue_and_workers if side == "queue + workers" else task_group)(body, 8, range(items))
 
 
 def exceeded(ratios: Ratios, recorded: Ratios) -> list[str]:

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.bodies import none, through
-from benchmarks.peers import ACROSS
+from benchmarks.handwritten import ACROSS
 from benchmarks.rows import Bound, against
 from ephemerals import KeyedWorkCoordinator, WorkCoordinator
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from benchmarks.bodies import once, through
-from benchmarks.peers import PEERS
+from benchmarks.handwritten import queue_and_workers, task_group
 from benchmarks.rows import Bound, against
 from ephemerals import WorkCoordinator
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TITLE = "A body that yields once"
 
+PEERS = {"queue + workers": queue_and_workers, "TaskGroup + Semaphore": task_group}
 BOUNDS = {"queue + workers": Bound(2.5, 3.0), "TaskGroup + Semaphore": Bound(1.0, 1.3)}
 
 
