@@ -57,12 +57,12 @@ class EchoStore:
         self._records: deque[_Record] = deque(maxlen=capacity)
         self.retention = retention if capacity else 0.0
 
-    def add(self, snapshot: OperationSnapshot[Any], reason: FinalizationReason, now: float) -> None:
-        """Remember what has just left the window, pushing out the oldest echo when full."""
-        error = snapshot.error
+    def add(self, snapshot: OperationSnapshot[Any], reason: FinalizationReason, now: float) -> float:
+        """Remember what has just left the window, pushing out the oldest echo when full; return when it expires."""
+        error, expiry = snapshot.error, now + self.retention
         self._records.append(  # the cheapest form: most are never looked at
             (
-                now + self.retention,
+                expiry,
                 snapshot._wall + now - snapshot._enqueued,
                 reason,
                 snapshot.id,
@@ -73,6 +73,7 @@ class EchoStore:
                 snapshot.signals,
             )
         )
+        return expiry
 
     def expire(self, now: float) -> None:
         """Drop what is too old."""

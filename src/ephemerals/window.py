@@ -63,9 +63,11 @@ class OperationWindow:
         "_context",
         "_ended",
         "_lifetime",
-        "_limit",
+        "_longest",
         "_loop",
+        "_most",
         "_next_sample",
+        "_on_finalized",
         "_options",
         "_results",
         "_results_ttl",
@@ -97,8 +99,10 @@ class OperationWindow:
         self._closed = False
         self._results: OrderedDict[int, float] = OrderedDict()
         self._options = options
-        self._limit = options.max_tracked_operations
-        self._lifetime = options.max_operation_lifetime
+        limit, self._lifetime = options.max_tracked_operations, options.max_operation_lifetime
+        self._most = float("inf") if limit is None else limit
+        self._longest = float("inf") if self._lifetime is None else self._lifetime
+        self._on_finalized = options.on_finalized
         self._results_ttl = results_ttl
         self._clock = options.clock
         self._call_hook = call_hook
@@ -130,14 +134,12 @@ class OperationWindow:
         if self._closed:
             self.close()
             return
-        if self._results_ttl is not None and snapshot.has_result:
-            self._results[snapshot.id] = now + self._results_ttl
-        limit, lifetime = self._limit, self._lifetime
-        if limit is not None and self._unpinned > limit:
+        if self._unpinned > self._most:
             self._trim(now)
-        if lifetime is not None and now + lifetime < self._armed_for and (self._ended or self.failures):
-            self._arm_for(now + lifetime, now)
-        if self._results:
+        if now + self._longest < self._armed_for and (self._ended or self.failures):
+            self._arm_for(now + self._longest, now)
+        if self._results_ttl is not None and snapshot.has_result and snapshot.id in self._ended:
+            self._results[snapshot.id] = now + self._results_ttl
             self._arm_for(next(iter(self._results.values())), now)
 
     def sample(self, now: float) -> None:
@@ -263,8 +265,8 @@ class OperationWindow:
         return self._timer is not None
 
     def _trim(self, now: float) -> None:
-        ended, limit = self._ended, self._limit
-        while limit is not None and self._unpinned > limit:
+        ended, most = self._ended, self._most
+        while self._unpinned > most:
             operation_id, snapshot = ended.popitem(last=False)
             if snapshot.is_pinned:
                 self._aside[operation_id] = snapshot
@@ -298,14 +300,12 @@ class OperationWindow:
             self.pinned.discard(snapshot.id)
         else:
             self._unpinned -= 1
-        echoes = self.echoes
-        if echoes.retention:
-            echoes.add(snapshot, reason, now)
-            if now + echoes.retention < self._armed_for:
-                self._arm_for(now + echoes.retention, now)
-        hook = self._options.on_finalized
-        if hook is not None:
-            self._call_hook("on_finalized", hook, snapshot, reason)
+        if self.echoes.retention:
+            expiry = self.echoes.add(snapshot, reason, now)
+            if expiry < self._armed_for:
+                self._arm_for(expiry, now)
+        if self._on_finalized is not None:
+            self._call_hook("on_finalized", self._on_finalized, snapshot, reason)
 
     # The timer.
 

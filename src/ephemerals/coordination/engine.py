@@ -240,11 +240,12 @@ class Engine:
 
     def accept(self, operation: Operation[Any]) -> None:
         """Take an operation in; from here on it ends in exactly one final state."""
-        operation._order = self.counts.enqueued
-        operation._draft._enqueued = self.clock.monotonic()
-        operation._draft._wall = self.clock.time()
+        clock, counts, draft = self.clock, self.counts, operation._draft
+        operation._order = counts.enqueued
+        draft._enqueued = clock.monotonic()
+        draft._wall = clock.time()
         self.schedule.push(operation)  # first, because a key's own comparison may raise
-        self.counts.enqueued += 1
+        counts.enqueued += 1
         pending = self.window.pending
         if not pending and not self.window.running:
             keep_while_busy(self)
@@ -320,23 +321,21 @@ class Engine:
         """Start what may start; tell whether it stopped only to give others a turn."""
         pending, running, pop = self.window.pending, self.window.running, self.schedule.pop
         start, gate, limit = self.execution.start, self.signalling.gate, self.start_limit
-        started = 0
-        while pending and len(running) < self._limit and not self.is_paused:
-            if gate is not None and gate.holds_back():
+        for _ in range(_PER_TURN):
+            if not pending or len(running) >= self._limit or self.is_paused:
                 break
-            if limit is not None and not limit.allows():
+            if (gate is not None and gate.holds_back()) or (limit is not None and not limit.allows()):
                 break
-            if started == _PER_TURN:
-                return True
             if (operation := pop()) is None:
                 break
-            started += 1
             if gate is not None and (event := gate.skips(operation)) is not None:
                 self.settlement.skip(operation, event.name)
                 continue
             if limit is not None:
                 limit.take()
             start(operation, loop)
+        else:
+            return True
         if limit is not None:
             limit.give_back_unused()
         return False

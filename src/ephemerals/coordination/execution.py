@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio import Task
 from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.errors import OperationTimeout
@@ -38,10 +39,11 @@ _TIMED_OUT: Final = "timed out"
 class Execution:
     """Run operations, each in its task, and hand what comes out of them to the settlement."""
 
-    __slots__ = ("_engine", "_starting", "_task_factory", "_task_name", "deadlines", "pool")
+    __slots__ = ("_engine", "_starting", "_task_factory", "_task_name", "_window", "deadlines", "pool")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._window = engine.window
         self._task_name = f"ephemerals {engine.name}"
         self._starting: list[Operation[Any]] = []
         self._task_factory: object = None
@@ -61,10 +63,10 @@ class Execution:
 
     def start(self, operation: Operation[Any], loop: asyncio.AbstractEventLoop) -> None:
         """Start an operation that is pending; if it can begin at once, its body runs before this returns."""
-        engine = self._engine
-        running, admission, context = engine.window.running, engine.admission, operation._context
-        del engine.window.pending[operation.id]
-        running[operation.id] = operation
+        engine, window = self._engine, self._window
+        running, admission, operation_id = window.running, engine.admission, operation.id
+        del window.pending[operation_id]
+        running[operation_id] = operation
         operation._status = _RUNNING
         operation._draft._started = engine.clock.monotonic()
         if admission.line or admission.parked:
@@ -73,17 +75,17 @@ class Execution:
             self.deadlines.add(operation, operation._timeout, loop, engine.context)
         if engine.retrying is not None:
             engine.retrying.begin(operation)
-        coroutine = self._drive(operation)
+        coroutine, context = self._drive(operation), operation._context
         try:
             if sys.version_info >= (3, 12) and self._task_factory is None:
-                task = asyncio.Task(coroutine, loop=loop, name=self._task_name, context=context, eager_start=True)
+                task = Task(coroutine, loop=loop, name=self._task_name, context=context, eager_start=True)
             else:
                 task = loop.create_task(coroutine, name=self._task_name, context=context)
         except Exception as error:  # noqa: BLE001 - a task factory of the user may raise anything
             coroutine.close()
             engine.settlement.fail(operation, error)
             return
-        if operation.id in running:
+        if operation_id in running:
             operation._task = task
             if operation._context is not None:
                 self._starting.append(operation)
@@ -100,7 +102,7 @@ class Execution:
     async def run_plain(self, operation: Operation[Any], function: Callable[..., Any], box: list[Any]) -> Any:
         """Run a plain function, with the arguments in the box, in this engine's own threads or processes."""
         engine = self._engine
-        return await self.pool.run(operation, max(engine.limit, len(engine.window.running)), function, box)
+        return await self.pool.run(operation, max(engine.limit, len(self._window.running)), function, box)
 
     def abandon(self) -> None:
         """Forget tasks, threads and time limits: their loop is closed."""
@@ -130,7 +132,7 @@ class Execution:
         if operation._stop is not None:
             self._stopped(operation, asyncio.CancelledError())
             return
-        _current.set((engine.window.running, operation.id))
+        _current.set((self._window.running, operation.id))
         if engine.retrying is not None:
             mark_retried()
         try:

@@ -33,11 +33,12 @@ _SKIPPED: Final = OperationStatus.SKIPPED
 class Settlement:
     """Settle operations; `listeners` are called with each at its end."""
 
-    __slots__ = ("_clock", "_engine", "_keeps_results", "_samples", "listeners")
+    __slots__ = ("_clock", "_engine", "_keeps_results", "_samples", "_window", "listeners")
 
     def __init__(self, engine: Engine, *, keeps_results: bool) -> None:
         self._engine = engine
         self._clock = engine.clock
+        self._window = engine.window
         self._keeps_results = keeps_results
         self._samples = engine.options.on_sample is not None
         self.listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
@@ -46,9 +47,8 @@ class Settlement:
 
     def end(self, operation: Operation[Any], status: OperationStatus, outcome: Any) -> None:
         """Settle an operation that was running."""
-        engine = self._engine
-        running = engine.window.running
-        if running.pop(operation.id, None) is None:
+        engine, window = self._engine, self._window
+        if window.running.pop(operation.id, None) is None:
             return  # it belongs to the process this one was forked from, or to a loop that has gone
         if operation._timeout is not None:
             engine.execution.deadlines.discard(operation, operation._timeout)
@@ -59,10 +59,10 @@ class Settlement:
             self._conclude(operation, status, outcome)
         except Exception as error:  # noqa: BLE001 - an internal error must be heard by everybody who waits
             if operation._draft._finished is None:
-                running[operation.id] = operation
+                window.running[operation.id] = operation
             self.break_off(error)
             return
-        if engine.window.pending:
+        if window.pending:
             engine.wake()
 
     def fail(self, operation: Operation[Any], error: BaseException, *, travels_on: bool = False) -> None:
@@ -170,10 +170,8 @@ class Settlement:
 
     def _conclude(self, operation: Operation[Any], status: OperationStatus, outcome: Any) -> None:
         """Make an operation history: count it, tell those who wait, remember its snapshot, let go of it."""
-        engine = self._engine
-        now = self._clock.monotonic()
-        draft = operation._draft
-        draft._finished = now
+        engine, window, draft = self._engine, self._window, operation._draft
+        draft._finished = now = self._clock.monotonic()
         draft.status = operation._status = status
         operation._outcome = outcome
         operation._item = operation._context = operation._task = None
@@ -192,13 +190,14 @@ class Settlement:
                 if not waiter.done():
                     waiter.set_result(None)
             operation._waiters = None
-        window = engine.window
-        draft.is_pinned = operation.id in window.pinned
+        if window.pinned:
+            draft.is_pinned = operation.id in window.pinned
         snapshot = draft.seal()
         if status is _FAILED:
             window.failures.append(snapshot)
-        for listener in self.listeners:
-            listener(operation)
+        if self.listeners:
+            for listener in self.listeners:
+                listener(operation)
         window.add(snapshot, now)
         if self._samples:
             window.sample(now)
