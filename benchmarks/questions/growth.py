@@ -116,7 +116,7 @@ async def waiting(number: int) -> float:
 
 def keys_for(most: int) -> Measure:
     """Return a measure of the same number of items over so many keys, in turn."""
-    total = min(most, 200_000)
+    total = min(most, 100_000)
 
     async def keys(number: int) -> float:
         count = max(number, total)
