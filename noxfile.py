@@ -53,7 +53,7 @@ FOUND = {version: folder for version in PYTHONS if (folder := locate(version))}
 MISSING = [version for version in PYTHONS if version not in FOUND]
 PRIMARY = max(FOUND, key=lambda version: [int(part) for part in version.split(".")], default=None)
 # What is measured is measured on the newest, unless Pythons were asked for.
-BENCHED = list(PYTHONS) if os.environ.get("PYTHONS", "").strip() else [PRIMARY] if PRIMARY else []
+BENCHED = list(PYTHONS) if os.environ.get("PYTHONS", "").strip() else [PRIMARY or SUPPORTED[-1]]
 # Behind everything else nox would find a shim first, and a shim may not run.
 os.environ["PATH"] = os.pathsep.join([*map(str, FOUND.values()), os.environ["PATH"]])
 os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"

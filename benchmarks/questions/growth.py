@@ -35,7 +35,7 @@ def ask(plan: Plan) -> Iterator[Row | Curve]:
         ("hand over to those who wait for room", "waiting enqueuers", 1, min(million, 10_000), {"ours": waiting}),
         ("accept and run by key", "keys", 1, million, {"ours": keys_for(million)}),
         ("stop", "items pending", 1_000, million, {"ours": stopping}),
-        ("get, pin, unpin, evict", "operations remembered", 1_000, million // 10, {"ours": looking_up}),
+        ("get, pin, unpin, evict", "operations remembered", 1_000, min(million, 100_000), {"ours": looking_up}),
     ):
         curve = Curve(
             title=title, axis=axis, lines={name: trace(plan, each, first, last) for name, each in lines.items()}
