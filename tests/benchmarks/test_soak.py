@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from benchmarks import line as line_
 from benchmarks import soak as soaking
-from benchmarks.soak import Line, Traffic, soak
+from benchmarks.line import Line
+from benchmarks.soak import Traffic, soak
 
 from ephemerals.testing import run
 
@@ -46,9 +48,9 @@ def test_an_item_out_of_order_is_noticed(monkeypatch):
 
 
 def test_more_at_once_than_allowed_is_noticed(monkeypatch):
-    monkeypatch.setattr(soaking, "_WIDEST", 2)
+    monkeypatch.setattr(line_, "WIDEST", 2)
     traffic = Traffic()
-    monkeypatch.setattr(soaking, "_WIDEST", 1)
+    monkeypatch.setattr(line_, "WIDEST", 1)
     for line in traffic.lines:
         monkeypatch.setattr(line.coordinator, "set_max_concurrency", lambda _limit: None)
     with pytest.raises(ExceptionGroup) as failure:
