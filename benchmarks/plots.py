@@ -69,11 +69,12 @@ def _lines(curve: Curve) -> Any:
         axes.plot(numbers, [cost * 1e6 for cost in costs], "o-", label=label, color=_OURS if name == "ours" else _PEER)
     highest = max(cost * 1e6 for points in curve.lines.values() for _, cost in points)
     axes.set_xscale("log")
-    axes.set_ylim(0, 1.3 * highest if math.isfinite(highest) else None)
+    axes.set_ylim(0, 1.5 * highest if math.isfinite(highest) else None)
     axes.set_xlabel(curve.axis)
     axes.set_ylabel("microseconds for one")
     axes.set_title(curve.title, loc="left")
-    axes.legend(frameon=False, loc="upper left")
+    if len(curve.lines) > 1:
+        axes.legend(frameon=False, loc="upper left")
     return figure
 
 
