@@ -15,16 +15,19 @@ from .errors import InvalidOption, InvalidOptionType, OperationCancelled, Operat
 from .failure import kept_form
 from .ids import format_id
 from .options import as_count
+from .signals.progress import Progress
 from .snapshot import Draft, OperationSnapshot, OperationStatus, duration, waiting_time
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Generator, Mapping
     from contextvars import Context
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
+    from .clock import Clock
+    from .coordination.responsibility import Acknowledgement
     from .failure import ErrorInfo
-    from .signals import SignalEvent, SignalKey
+    from .signals import PatternLike, SignalEvent, SignalKey
 
 __all__ = ["Operation", "current_operation"]
 
@@ -45,12 +48,20 @@ class Owner(Protocol):
     """Say what an operation asks of the engine that runs it."""
 
     @property
+    def clock(self) -> Clock: ...
+    @property
     def is_paused(self) -> bool: ...
     def now(self) -> float: ...
     def show_key(self, key: Any) -> Any: ...
     def cancel_one(self, operation: Operation[Any]) -> bool: ...
     def pin(self, operation_id: int) -> bool: ...
     def unpin(self, operation_id: int) -> bool: ...
+    async def acknowledged(
+        self,
+        operation: Operation[Any],
+        pattern: PatternLike | SignalKey[Any],
+        timeout: float | timedelta | None,  # noqa: ASYNC109
+    ) -> Acknowledgement: ...
     def is_pinned(self, operation_id: int) -> bool: ...
     def add_waiter(self, operation: Operation[Any]) -> asyncio.Future[BaseException | None]: ...
     def remove_waiter(self, operation: Operation[Any], waiter: asyncio.Future[BaseException | None]) -> None: ...
@@ -242,6 +253,20 @@ class Operation(Generic[R]):
         plain = str(name)
         return any(event.name == plain for event in self.signals)
 
+    def progress(
+        self,
+        total: float | None = None,
+        *,
+        min_interval: float | timedelta = 0.5,
+        name: str | SignalKey[Any] = "progress",
+    ) -> Progress:
+        """Return a bar that tells by signals how far it has come: `with operation.progress(total=n) as bar`.
+
+        `bar.update()` counts a step. A signal is emitted at most every `min_interval` seconds (0: for every step), and
+        always for the last state. `total` is more than 0 steps (`None`: nobody knows); `name` tells several apart.
+        """
+        return Progress(self.emit, total, min_interval=min_interval, name=name, clock=self._owner.clock)
+
     def cancel(self) -> bool:
         """Cancel it: waiting, it never starts; running, its task is cancelled.
 
@@ -259,6 +284,24 @@ class Operation(Generic[R]):
     def unpin(self) -> bool:
         """Let size and age bounds apply to it again; return False if it was not pinned."""
         return self._owner.unpin(self.id)
+
+    async def acknowledged(
+        self,
+        pattern: PatternLike | SignalKey[Any],
+        *,
+        timeout: float | timedelta | None,  # noqa: ASYNC109 - running out of time is a result
+    ) -> Acknowledgement:
+        """Keep it pinned until a signal that matches acknowledges it, or for `timeout` seconds after it has ended.
+
+        A signal acknowledges it if it carries the operation's id, or, once it has ended, if it carries its key and no
+        id; one that is in the sink already will do. What it said itself while it ran does not count. How it ended does
+        not matter. `timeout=None` waits for ever. The result is true if it was acknowledged; else its `outcome` tells.
+
+        Afterwards, and if the wait is cancelled, it is pinned only if others hold it, or `pin` was called. Raises
+        `PinLimitReached` if too many are pinned, `SinkClosed` if nobody can be heard any more, `DeadlockError` if it
+        waits for itself.
+        """
+        return await self._owner.acknowledged(self, pattern, timeout)
 
     def snapshot(self) -> OperationSnapshot[R]:
         """Return what it looks like now: metadata only, frozen."""

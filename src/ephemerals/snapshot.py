@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from .clock import utc
 from .ids import format_id
@@ -114,7 +114,7 @@ class Draft(Generic[R]):
         """Become a snapshot; this object itself, from now on frozen. Repeating it changes nothing."""
         if type(self) is Draft:
             self.__class__ = OperationSnapshot
-        return cast("OperationSnapshot[R]", self)
+        return self  # type: ignore[return-value] # a cast would be one call more for each operation
 
     def copy(self, now: float) -> OperationSnapshot[R]:
         """Return a snapshot of how things are at the monotonic time `now`."""

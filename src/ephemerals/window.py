@@ -48,6 +48,16 @@ class WindowView:
         return self._window.get(operation_id)
 
 
+class _Hold:
+    """Be the pin of those who need an operation for a while; `is_pinned` says that it is pinned by hand as well."""
+
+    __slots__ = ("holders", "is_pinned")
+
+    def __init__(self, *, is_pinned: bool) -> None:
+        self.is_pinned = is_pinned
+        self.holders: list[Callable[[], object]] = []
+
+
 class OperationWindow:
     """Hold pending and running operations, and snapshots of ended ones within their bounds.
 
@@ -62,6 +72,7 @@ class OperationWindow:
         "_closed",
         "_context",
         "_ended",
+        "_holds",
         "_lifetime",
         "_longest",
         "_loop",
@@ -95,6 +106,7 @@ class OperationWindow:
         self._ended: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self._aside: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self.pinned: set[int] = set()
+        self._holds: dict[int, _Hold] = {}
         self._unpinned = 0
         self._closed = False
         self._results: OrderedDict[int, float] = OrderedDict()
@@ -134,8 +146,8 @@ class OperationWindow:
         if self._closed:
             self.close()
             return
-        if self._unpinned > self._most:
-            self._trim(now)
+        while self._unpinned > self._most:
+            self._drop_oldest(now)
         if now + self._longest < self._armed_for and (self._ended or self.failures):
             self._arm_for(now + self._longest, now)
         if self._results_ttl is not None and snapshot.has_result and snapshot.id in self._ended:
@@ -188,6 +200,8 @@ class OperationWindow:
     def pin(self, operation_id: int) -> bool:
         """Exempt an operation from size and age; False if it is not held."""
         if operation_id in self.pinned:
+            if operation_id in self._holds:
+                self._holds[operation_id].is_pinned = True
             return True
         self.expire()
         held = self._ended.get(operation_id)
@@ -207,6 +221,7 @@ class OperationWindow:
         if operation_id not in self.pinned:
             return False
         self.pinned.discard(operation_id)
+        self._lose(operation_id)
         if operation_id in self._aside:
             self._step_back()
         if operation_id in self._ended:
@@ -214,9 +229,38 @@ class OperationWindow:
             self._unpinned += 1
             now = self._clock.monotonic()
             self.expire()
-            self._trim(now)
+            while self._unpinned > self._most:
+                self._drop_oldest(now)
             self._arm(now)
         return True
+
+    def hold(self, operation_id: int, on_lost: Callable[[], object]) -> bool:
+        """Pin an operation until `release`; False if it is not held. If it is lost before, `on_lost()` is called."""
+        hold = self._holds.get(operation_id)
+        if hold is None:
+            is_pinned = operation_id in self.pinned
+            if not self.pin(operation_id):
+                return False
+            hold = self._holds[operation_id] = _Hold(is_pinned=is_pinned)
+        hold.holders.append(on_lost)
+        return True
+
+    def release(self, operation_id: int, on_lost: Callable[[], object]) -> None:
+        """Hold an operation no more; the last to do so unpins it, unless it is pinned by hand."""
+        hold = self._holds.get(operation_id)
+        if hold is None or on_lost not in hold.holders:
+            return
+        hold.holders.remove(on_lost)
+        if not hold.holders:
+            del self._holds[operation_id]
+            if not hold.is_pinned:
+                self.unpin(operation_id)
+
+    def _lose(self, operation_id: int) -> None:
+        """Tell those who hold an operation that it is no longer pinned."""
+        if operation_id in self._holds:
+            for on_lost in self._holds.pop(operation_id).holders:
+                on_lost()
 
     def evict(self, operation_id: int, reason: FinalizationReason = FinalizationReason.EVICTED) -> bool:
         """Forget an ended operation now, pinned or not; False if no ended one of that id is held."""
@@ -264,14 +308,13 @@ class OperationWindow:
         """Tell whether the timer is armed."""
         return self._timer is not None
 
-    def _trim(self, now: float) -> None:
-        ended, most = self._ended, self._most
-        while self._unpinned > most:
-            operation_id, snapshot = ended.popitem(last=False)
-            if snapshot.is_pinned:
-                self._aside[operation_id] = snapshot
-            else:
-                self._left(snapshot, FinalizationReason.SIZE, now)
+    def _drop_oldest(self, now: float) -> None:
+        """Drop the oldest; if it is pinned it steps aside instead, and the next has to be asked for."""
+        operation_id, snapshot = self._ended.popitem(last=False)
+        if snapshot.is_pinned:
+            self._aside[operation_id] = snapshot
+        else:
+            self._left(snapshot, FinalizationReason.SIZE, now)
 
     def _oldest(self) -> OperationSnapshot[Any] | None:
         """Find the oldest ended operation that is not pinned.
@@ -298,6 +341,7 @@ class OperationWindow:
             self._results.pop(snapshot.id, None)
         if snapshot.is_pinned:
             self.pinned.discard(snapshot.id)
+            self._lose(snapshot.id)
         else:
             self._unpinned -= 1
         if self.echoes.retention:

@@ -33,6 +33,7 @@ from .lifetime import keep_while_busy, let_go, register
 from .logs import log
 from .privacy import hashed_key
 from .reactions import check_options
+from .responsibility import acknowledged
 from .retrying import Retrying
 from .settlement import Settlement
 from .signalling import Signalling
@@ -41,12 +42,14 @@ from .waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
+    from datetime import timedelta
 
     from ephemerals.options import EphemeralOptions
-    from ephemerals.signals import SignalEvent, SignalKey, SignalSink
+    from ephemerals.signals import PatternLike, SignalEvent, SignalKey, SignalSink
 
     from .body import Body
     from .report import CoordinatorStatistics, DrainReport
+    from .responsibility import Acknowledgement
     from .schedule import Schedule
 
 __all__ = ["Engine"]
@@ -571,6 +574,15 @@ class Engine:
     def is_pinned(self, operation_id: int) -> bool:
         """Tell whether an operation is pinned."""
         return self.window.is_pinned(operation_id)
+
+    async def acknowledged(
+        self,
+        operation: Operation[Any],
+        pattern: PatternLike | SignalKey[Any],
+        timeout: float | timedelta | None,  # noqa: ASYNC109 - running out of time is a result
+    ) -> Acknowledgement:
+        """Wait until somebody acknowledges an operation."""
+        return await acknowledged(self, operation, pattern, timeout)
 
     def listen(
         self,

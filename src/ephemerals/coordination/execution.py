@@ -39,11 +39,27 @@ _TIMED_OUT: Final = "timed out"
 class Execution:
     """Run operations, each in its task, and hand what comes out of them to the settlement."""
 
-    __slots__ = ("_engine", "_starting", "_task_factory", "_task_name", "_window", "deadlines", "pool")
+    __slots__ = (
+        "_engine",
+        "_function",
+        "_is_async",
+        "_is_retried",
+        "_starting",
+        "_takes_operation",
+        "_task_factory",
+        "_task_name",
+        "_window",
+        "deadlines",
+        "pool",
+    )
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._window = engine.window
+        self._function = engine.body.function
+        self._is_async = engine.body.kind == "async"
+        self._takes_operation = engine.body.takes_operation
+        self._is_retried = engine.options.retry is not None
         self._task_name = f"ephemerals {engine.name}"
         self._starting: list[Operation[Any]] = []
         self._task_factory: object = None
@@ -126,26 +142,25 @@ class Execution:
 
     async def _drive(self, operation: Operation[Any]) -> None:
         """Be the task of one operation: run the body and settle what comes out of it, whatever it is."""
-        engine = self._engine
-        settlement, body = engine.settlement, engine.body
+        settlement = self._engine.settlement
         operation._context = None
         if operation._stop is not None:
             self._stopped(operation, asyncio.CancelledError())
             return
         _current.set((self._window.running, operation.id))
-        if engine.retrying is not None:
+        if self._is_retried:
             mark_retried()
         try:
             item = operation._item
             operation._item = None
-            if body.kind == "async":
-                call = body.function(item, operation) if body.takes_operation else body.function(item)
+            if self._is_async:
+                call = self._function(item, operation) if self._takes_operation else self._function(item)
                 del item
                 result = await call
             else:
-                box: list[Any] = [(item, operation) if body.takes_operation else (item,), {}]
+                box: list[Any] = [(item, operation) if self._takes_operation else (item,), {}]
                 del item
-                result = await self.run_plain(operation, body.function, box)
+                result = await self.run_plain(operation, self._function, box)
         except asyncio.CancelledError as error:
             self._stopped(operation, error)
         except (KeyboardInterrupt, SystemExit) as error:
@@ -157,9 +172,9 @@ class Execution:
             settlement.fail(operation, failure.with_traceback(error.__traceback__))
             del failure
         except GeneratorExit:
-            if engine.is_orphaned:
+            if self._engine.is_orphaned:
                 operation._waiters = None  # nobody can be told
-                engine.waits.abandon()
+                self._engine.waits.abandon()
             settlement.end(operation, _CANCELLED, "its event loop went away")
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a body raises belongs to its operation

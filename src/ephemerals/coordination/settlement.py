@@ -87,13 +87,9 @@ class Settlement:
             info.place or "an unknown place",
             "" if operation.key is None else f" [key {key_text(operation._draft.key)}]",
         )
-        waiters, operation._waiters = operation._waiters, None
-        kept = kept_form(error, is_shared=travels_on or bool(waiters))
+        kept = kept_form(error, is_shared=travels_on or bool(operation._waiters))
         operation._draft.error = info.with_exception(kept) if detail == "exception" else info
-        if waiters:
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(error)
+        self._wake(operation, error)
         self.end(operation, _FAILED, kept)
 
     # One that waits.
@@ -186,10 +182,7 @@ class Settlement:
         if operation._signals is not None:
             engine.signalling.settle(operation)
         if operation._waiters:
-            for waiter in operation._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            operation._waiters = None
+            self._wake(operation, None)
         if window.pinned:
             draft.is_pinned = operation.id in window.pinned
         snapshot = draft.seal()
@@ -203,6 +196,12 @@ class Settlement:
             window.sample(now)
         if not window.running and not window.pending:
             engine.became_idle()
+
+    def _wake(self, operation: Operation[Any], error: BaseException | None) -> None:
+        waiters, operation._waiters = operation._waiters, None
+        for waiter in waiters or ():
+            if not waiter.done():
+                waiter.set_result(error)
 
     def _count(self, status: OperationStatus) -> None:
         counts = self._engine.counts

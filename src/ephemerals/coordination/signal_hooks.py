@@ -104,8 +104,6 @@ class SignalHooks:
             for option, retractions in _OPTIONS
             if getattr(engine.options, option) is not None
         ]
-        if self._hooks and engine.loop is not None:
-            self._handlers.bind(engine.loop)
 
     @property
     def calls(self) -> int:

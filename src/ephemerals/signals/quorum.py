@@ -100,7 +100,7 @@ async def quorum(  # noqa: PLR0913 - what is waited for, and what may end it
             return
         if vetoing is not None and vetoing.matches(event.name):
             vetoes.append(event)
-        elif counted.matches(event.name):
+        else:
             voters[by(event)] = None
         if vetoes or len(voters) >= required:
             resolve(decided)

@@ -65,8 +65,9 @@ class SignalSink(Forgetting):
     them sees the events in the same order: what a handler emits comes after the event that it handles.
     `max_age=None` keeps events whatever their age.
 
-    Asynchronous handlers run as tasks, `max_concurrent_handlers` at once; when `max_queued` calls wait, the
-    oldest is dropped and counted. An error of a handler stays with it: it is counted, logged without the
+    Asynchronous handlers run as tasks, `max_concurrent_handlers` at once, or one call of each if there are more
+    handlers, so that one that never returns holds up no other. When `max_queued` calls wait, the oldest is
+    dropped and counted. An error of a handler stays with it: it is counted, logged without the
     event's data, and offered to `on_handler_error(error, event, handler)`.
 
     Left as an `async with` block, the sink waits for its asynchronous handlers and stops delivering. That is
