@@ -4,6 +4,8 @@
 #   make test PYTHONS=3.12        on one; PYTHONS="3.11 3.13" on some
 #   make test PROFILE=long        many more examples for each property (quick, ci, long)
 #   make test ARGS="-k window"    a part of the tests; nothing is measured
+#   make bench QUICK=1            small and short, for looking; without it the page on performance is written
+#   make bench ARGS="overhead"    some questions only; ARGS="--loop uvloop" on another loop
 
 SHELL := /bin/sh
 PYTHON ?= $(firstword $(foreach name,python3 python python3.13 python3.12 python3.11,$(shell \
@@ -17,10 +19,10 @@ ifdef PROFILE
 export HYPOTHESIS_PROFILE := $(PROFILE)
 endif
 
-.PHONY: help test check fix docs bench demo demo-run demo-ready picture wheel lock clean
+.PHONY: help test check fix docs bench instructions soak demo demo-run demo-ready picture wheel lock clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' Makefile
 
 test: .venv/ready  ## test the built wheel on each Python, and measure the coverage
 	$(NOX) -s test $(if $(ARGS),-- $(ARGS),coverage)
@@ -34,8 +36,14 @@ fix: .venv/ready  ## format and mend what the linter can, then check
 docs: .venv/ready  ## build the site into site/
 	$(NOX) -s docs
 
-bench: .venv/ready  ## run the benchmarks
-	$(NOX) -s bench $(if $(ARGS),-- $(ARGS))
+bench: .venv/ready  ## measure against the bounds and the peers, on the newest Python (QUICK=1: in a minute)
+	$(NOX) -s bench -- $(if $(QUICK),--quick) $(ARGS)
+
+instructions: .venv/ready  ## count instructions; needs valgrind
+	$(NOX) -s instructions $(if $(ARGS),-- $(ARGS))
+
+soak: .venv/ready  ## ten virtual minutes and two real ones of mixed traffic
+	$(NOX) -s soak $(if $(ARGS),-- $(ARGS))
 
 demo: demo-ready  ## the translation desk, in your browser; Ctrl-C ends it
 	@exec $(DEMO)/python -m examples.translation_desk $(PORT)
