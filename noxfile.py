@@ -165,7 +165,7 @@ def bench(session: nox.Session) -> None:
     """Run the benchmarks against the wheel; arguments go to them."""
     if not (ROOT / "benchmarks" / "__main__.py").exists():
         session.skip("there are no benchmarks yet")
-    provide(session, "test")
+    provide(session, "test", "bench")
     install_wheel(session)
     session.run("python", "-m", "benchmarks", *session.posargs)
 
@@ -175,6 +175,6 @@ def lock(session: nox.Session) -> None:
     """Pin the requirements anew, once for all Pythons; `--upgrade` takes the newest versions."""
     session.install("--quiet", "uv")
     options = ("--universal", "--python-version", SUPPORTED[0], "--no-annotate", "--no-header", "--quiet")
-    for name in ("test", "make", "check", "docs"):  # make and check repeat pins of test
+    for name in ("test", "make", "check", "docs", "bench"):  # make, check and bench repeat pins of test
         source, target = f"requirements/{name}.in", f"requirements/{name}.txt"
         session.run("uv", "pip", "compile", *options, *session.posargs, source, "--output-file", target)

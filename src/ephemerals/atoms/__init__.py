@@ -1,5 +1,6 @@
 """Atoms: small building blocks for work that meets the world outside, each of one idea."""
 
+from .adaptive_concurrency import AdaptiveConcurrency, ConcurrencyStatistics, is_overload
 from .adaptive_rate import AdaptiveRate
 from .backpressure import Backpressure
 from .batch import BatcherStatistics, ItemDiscarded
@@ -26,6 +27,7 @@ from .token_bucket import TokenBucket
 
 __all__ = [
     "GCRA",
+    "AdaptiveConcurrency",
     "AdaptiveRate",
     "Backpressure",
     "Batcher",
@@ -37,6 +39,7 @@ __all__ = [
     "CircuitOpen",
     "CircuitState",
     "CircuitStatistics",
+    "ConcurrencyStatistics",
     "EphemeralLruCache",
     "FixedWork",
     "GateRejected",
@@ -56,6 +59,7 @@ __all__ = [
     "SlidingCache",
     "SlidingWindowLimiter",
     "TokenBucket",
+    "is_overload",
     "is_throttled",
     "retry_after_of",
     "sliding_cache",
