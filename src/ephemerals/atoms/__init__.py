@@ -2,18 +2,22 @@
 
 from .adaptive_concurrency import AdaptiveConcurrency, ConcurrencyStatistics, is_overload
 from .adaptive_rate import AdaptiveRate
+from .anomaly_detector import AnomalyDetector
 from .backpressure import Backpressure
 from .batch import BatcherStatistics, ItemDiscarded
 from .batcher import Batcher
+from .burst_detector import BurstDetector
 from .cache import Cache
 from .caching import CacheStatistics
 from .circuit import CircuitOpen, CircuitState, CircuitStatistics
 from .circuit_breaker import CircuitBreaker
+from .entropy_analyzer import EntropyAnalyzer
 from .fixed_work import FixedWork
 from .gcra import GCRA
 from .keyed_sequential import KeyedSequential
 from .limiter import LimiterStatistics
 from .lru_cache import EphemeralLruCache
+from .outlier_detector import OutlierDetector, Verdict
 from .promise import Promise
 from .readers_writer import ReadersWriter
 from .reservation import Reservation
@@ -29,9 +33,11 @@ __all__ = [
     "GCRA",
     "AdaptiveConcurrency",
     "AdaptiveRate",
+    "AnomalyDetector",
     "Backpressure",
     "Batcher",
     "BatcherStatistics",
+    "BurstDetector",
     "Cache",
     "CacheStatistics",
     "CachedFunction",
@@ -40,6 +46,7 @@ __all__ = [
     "CircuitState",
     "CircuitStatistics",
     "ConcurrencyStatistics",
+    "EntropyAnalyzer",
     "EphemeralLruCache",
     "FixedWork",
     "GateRejected",
@@ -48,6 +55,7 @@ __all__ = [
     "LimiterStatistics",
     "LoadCancelled",
     "LoadCycle",
+    "OutlierDetector",
     "Promise",
     "ReadersWriter",
     "Reservation",
@@ -59,6 +67,7 @@ __all__ = [
     "SlidingCache",
     "SlidingWindowLimiter",
     "TokenBucket",
+    "Verdict",
     "is_overload",
     "is_throttled",
     "retry_after_of",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -49,10 +50,13 @@ class Recent(Generic[V]):
         return (value for _, value in self._entries)
 
     def leaves_at(self, place: int) -> float:
-        """Return the time when the value at a place goes, by age: 0 is the oldest, -1 the newest."""
-        entries = self._entries
-        time = entries[-1][0] if place == -1 else next(islice(entries, place, None))[0]
-        return time + self.window
+        """Return the time when the value at a place goes, by age: 0 is the oldest."""
+        return next(islice(self._entries, place, None))[0] + self.window
+
+    @property
+    def empty_at(self) -> float:
+        """Return the time when the newest value goes; minus infinity if there is none."""
+        return self._entries[-1][0] + self.window if self._entries else -math.inf
 
     def clear(self) -> None:
         """Forget all."""
