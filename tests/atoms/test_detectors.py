@@ -335,7 +335,7 @@ async def test_values_leave_with_the_window_and_unhashable_ones_are_left_out():
 
 def test_a_value_is_forgotten_at_once():
     analyzer = EntropyAnalyzer()
-    assert_forgotten_sync(lambda item: analyzer.note(item))
+    assert_forgotten_sync(analyzer.note)
 
 
 @pytest.mark.parametrize("make", [BurstDetector, OutlierDetector, EntropyAnalyzer])
