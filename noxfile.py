@@ -196,6 +196,6 @@ def lock(session: nox.Session) -> None:
     """Pin the requirements anew, once for all Pythons; `--upgrade` takes the newest versions."""
     session.install("--quiet", "uv")
     options = ("--universal", "--python-version", SUPPORTED[0], "--no-annotate", "--no-header", "--quiet")
-    for name in ("test", "make", "check", "docs", "bench"):  # make and check repeat pins of test
+    for name in ("test", "make", "check", "docs", "bench"):  # make, check and bench repeat pins of test
         source, target = f"requirements/{name}.in", f"requirements/{name}.txt"
         session.run("uv", "pip", "compile", *options, *session.posargs, source, "--output-file", target)

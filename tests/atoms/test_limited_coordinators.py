@@ -7,7 +7,16 @@ import asyncio
 import pytest
 from tests.coordinators import assert_adds_up, every_coordinator
 
-from ephemerals import KeyedWorkCoordinator, Lane, PriorityWorkCoordinator, WorkCoordinator, for_each
+from ephemerals import (
+    Background,
+    CoordinatorRegistry,
+    KeyedWorkCoordinator,
+    Lane,
+    PriorityWorkCoordinator,
+    WorkCoordinator,
+    for_each,
+    map_each,
+)
 from ephemerals.atoms import GCRA, AdaptiveRate, RetryAfter, RetryPolicy, SlidingWindowLimiter, TokenBucket
 from ephemerals.signals import SignalSink
 from ephemerals.testing import VirtualClock, assert_quiet
@@ -42,6 +51,44 @@ async def test_a_one_shot_run_is_limited():
     starts = []
     await for_each(range(4), noting(starts), limiter=GCRA(1), max_concurrency=4)
     assert [when for _, when in starts] == pytest.approx([0, 1, 2, 3])
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_mapping_is_limited(ordered):
+    starts = []
+    async with map_each(range(4), noting(starts), limiter=GCRA(1), max_concurrency=4, ordered=ordered) as results:
+        assert [each async for each in results] == [None] * 4
+    assert [when for _, when in starts] == pytest.approx([0, 1, 2, 3])
+
+
+async def test_functions_in_the_background_are_limited():
+    starts, limiter = [], GCRA(1)
+    async with Background(limiter=limiter, max_concurrency=4) as background:
+        for item in range(4):
+            background.add_task(noting(starts), item)
+    assert starts == [(item, pytest.approx(item)) for item in range(4)]
+    assert_quiet(background, limiter)
+
+
+@pytest.mark.parametrize("kind", ["register", "register_keyed", "register_result", "register_priority"])
+async def test_a_coordinator_of_a_registry_is_limited_and_retries(kind):
+    starts, registry = [], CoordinatorRegistry()
+    note = noting(starts)
+
+    async def body(item, operation):
+        await note(item)
+        if operation.attempt < 2:
+            raise OSError
+
+    arguments = ("work", id) if kind == "register_keyed" else ("work",)
+    limiter, policy = GCRA(1), RetryPolicy(initial=0.1, jitter=False)
+    getattr(registry, kind)(*arguments, body, limiter=limiter, retry=policy, max_concurrency=4)
+    async with registry:
+        operations = [await registry["work"].enqueue(item) for item in "ab"]
+        await asyncio.gather(*operations)
+        assert [each.attempt for each in operations] == [2, 2]
+    assert [when for _, when in starts] == pytest.approx([0, 1, 2, 3])
+    assert_quiet(limiter)
 
 
 async def test_coordinators_that_share_a_limiter_take_turns():

@@ -25,6 +25,7 @@ from ephemerals import (
     WorkCoordinator,
     current_operation,
     for_each,
+    map_each,
 )
 from ephemerals.atoms import Retry, RetryAfter, RetryPolicy
 from ephemerals.testing import VirtualClock, assert_forgotten, assert_quiet
@@ -258,6 +259,14 @@ async def test_a_one_shot_run_and_a_background_retry():
 
         assert await (await background.spawn(plain, "y")) == "y"
     assert_quiet(background)
+
+
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_mapping_retries(ordered):
+    flaky = Flaky()
+    async with map_each("abc", flaky, retry=exactly(initial=1), max_concurrency=1, ordered=ordered) as results:
+        assert sorted([each async for each in results]) == ["a", "b", "c"]
+    assert len(flaky.calls) == 9
 
 
 async def test_plain_functions_are_retried_in_their_threads():

@@ -1,14 +1,18 @@
 """Atoms: small building blocks for work that meets the world outside, each of one idea."""
 
+from .adaptive_concurrency import AdaptiveConcurrency, ConcurrencyStatistics, is_overload
 from .adaptive_rate import AdaptiveRate
+from .anomaly_detector import AnomalyDetector
 from .backpressure import Backpressure
 from .batch import BatcherStatistics, ItemDiscarded
 from .batcher import Batcher
+from .burst_detector import BurstDetector
 from .cache import Cache
 from .caching import CacheStatistics
 from .circuit import CircuitOpen, CircuitState, CircuitStatistics
 from .circuit_breaker import CircuitBreaker
 from .cron import Cron
+from .entropy_analyzer import EntropyAnalyzer
 from .escalator import Escalator, EscalatorStatistics, TargetStatistics
 from .fixed_work import FixedWork
 from .gcra import GCRA
@@ -16,6 +20,7 @@ from .keyed_sequential import KeyedSequential
 from .last_words import LastWords, LastWordsStatistics
 from .limiter import LimiterStatistics
 from .lru_cache import EphemeralLruCache
+from .outlier_detector import OutlierDetector, Verdict
 from .planned_job import JobStatistics, ScheduledStatistics
 from .promise import Promise
 from .readers_writer import ReadersWriter
@@ -34,10 +39,13 @@ from .window_resizer import WindowCommands, WindowResizer
 
 __all__ = [
     "GCRA",
+    "AdaptiveConcurrency",
     "AdaptiveRate",
+    "AnomalyDetector",
     "Backpressure",
     "Batcher",
     "BatcherStatistics",
+    "BurstDetector",
     "Cache",
     "CacheStatistics",
     "CachedFunction",
@@ -45,7 +53,9 @@ __all__ = [
     "CircuitOpen",
     "CircuitState",
     "CircuitStatistics",
+    "ConcurrencyStatistics",
     "Cron",
+    "EntropyAnalyzer",
     "EphemeralLruCache",
     "Escalator",
     "EscalatorStatistics",
@@ -60,6 +70,7 @@ __all__ = [
     "LoadCancelled",
     "LoadCycle",
     "Occurrence",
+    "OutlierDetector",
     "Promise",
     "ReadersWriter",
     "Reservation",
@@ -75,9 +86,11 @@ __all__ = [
     "SlidingWindowLimiter",
     "TargetStatistics",
     "TokenBucket",
+    "Verdict",
     "Volatile",
     "WindowCommands",
     "WindowResizer",
+    "is_overload",
     "is_throttled",
     "load_jobs",
     "retry_after_of",

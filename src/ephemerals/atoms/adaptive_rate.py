@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Final, Self
 
 from ephemerals.clock import system_clock
 from ephemerals.errors import InvalidOption
@@ -20,10 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = ["AdaptiveRate"]
 
-_NEAR = 0.95
-"""Share of the rate that was too much, up to which the rate comes back quickly."""
-_QUICKLY = 0.5
+_NEAR: Final = 0.95
+"""Share of the rate that was too much, to which the rate comes back quickly."""
+_CREDIBLE: Final = 0.7
+"""Share of that rate that must have gone through since the complaint before, if that is to tell more."""
+_QUICKLY: Final = 0.75
 """Share of the gap that closes, up to there, for each second's worth of successes."""
+_THERE: Final = 0.99
+_PLATEAU: Final = 30.0
+"""Seconds' worth of successes after which the rate has grown by a tenth of `_PROBE` times as many."""
+_PROBE: Final = 0.003
+"""Share by which the rate grows in a second then; the growth itself grows with the square of the time."""
 
 
 class AdaptiveRate(GCRA):
@@ -32,10 +39,10 @@ class AdaptiveRate(GCRA):
     It is a `GCRA` limiter that is told how each call went: as `limiter=` of a coordinator by the coordinator, in
     `async with` by the exception that leaves the block, else with `observe`. A complaint, by default `is_throttled`
     (a `retry_after` on the exception, or status 429), pauses everybody for as long as it says (else for one interval)
-    and multiplies the rate by `cut` (0.5), once however many calls complain during that pause. Each second's worth of
-    successes brings the rate quickly back to just below what was too much, and from there `step` (1.0) permits per
-    second further: additive increase, multiplicative decrease. The rate stays between `minimum` and `maximum`
-    (`None`: no limit).
+    and multiplies the rate by `cut` (0.5), once however many calls complain during that pause. Successes bring it
+    quickly back to just below what was too much, where it stays for a while before it tries more and more (Ha, Rhee,
+    Xu: "CUBIC: a new TCP-friendly high-speed TCP variant", 2008). Before the first complaint it grows by `step` (1.0)
+    permits per second in each second at least. It stays between `minimum` and `maximum` (`None`: no limit).
 
     Signals, if `signals` is given: `rate.cut` with `{"rate": …, "pause": …}`; its key is `name`.
 
@@ -78,7 +85,10 @@ class AdaptiveRate(GCRA):
         self._complains = complains
         self._signals = signals
         self._name = name
-        self._too_much: float | None = None
+        self._near: float | None = None
+        self._calm = 0.0
+        self._succeeded = 0
+        self._complained_at: float | None = None
 
     def observe(self, error: BaseException | None) -> None:
         """Learn how a call went: `None` means well; an exception that is no complaint teaches nothing."""
@@ -89,21 +99,36 @@ class AdaptiveRate(GCRA):
             self._slow_down(1 / self.rate if pause is None else pause)
 
     def _grow(self) -> None:
-        rate = self.rate
-        near = 0.0 if self._too_much is None else self._too_much * _NEAR
-        gain = self._step if rate >= near else max(self._step, (near - rate) * _QUICKLY)
-        rate += gain / rate
-        self.set_rate(rate if self._maximum is None else min(rate, self._maximum))
+        self._succeeded += 1
+        rate, near = self.rate, self._near
+        if near is not None and rate < near * _THERE:
+            grown = rate + (near - rate) * _QUICKLY / rate
+        else:
+            self._calm += 1 / rate
+            gain = rate * _PROBE * (self._calm / _PLATEAU) ** 2
+            grown = rate + (max(self._step, gain) if near is None else gain) / rate
+        self.set_rate(grown if self._maximum is None else min(grown, self._maximum))
 
     def _slow_down(self, pause: float) -> None:
-        is_first = self._clock.monotonic() >= self._paused_until
+        now = self._clock.monotonic()
+        is_first = now >= self._paused_until
         self.pause_for(pause)
         if not is_first:
             return
-        self._too_much = self.rate
+        self._near = self._estimate(now)
+        self._calm, self._succeeded, self._complained_at = 0.0, 0, now
         self.set_rate(max(self._minimum, self.rate * self._cut))
         if self._signals is not None:
             self._signals.emit("rate.cut", {"rate": self.rate, "pause": pause}, key=self._name)
+
+    def _estimate(self, now: float) -> float:
+        """Return what the upstream will take: what it has taken between two complaints, if there was enough to do."""
+        near = self.rate * _NEAR
+        if self._complained_at is not None and now > self._complained_at:
+            taken = self._succeeded / (now - self._complained_at)
+            if taken >= near * _CREDIBLE:
+                return min(near, taken)
+        return near
 
     async def __aenter__(self) -> Self:
         await self.acquire()

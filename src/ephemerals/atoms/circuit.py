@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from ephemerals.errors import EphemeralsError
+
+from .recent import Recent
 
 __all__ = ["CircuitOpen", "CircuitState", "CircuitStatistics", "Outcomes", "Pass"]
 
@@ -71,25 +72,22 @@ class Outcomes:
     Without a `ratio` only failures are remembered, as many as the threshold.
     """
 
-    __slots__ = ("_newest", "_ratio", "_threshold", "_window")
+    __slots__ = ("_newest", "_ratio", "_threshold")
 
     def __init__(self, threshold: int, ratio: float | None, window: float) -> None:
         self._threshold = threshold
         self._ratio = ratio
-        self._window = window
-        size = threshold if ratio is None else max(threshold, _SAMPLE)
-        self._newest: deque[tuple[float, bool]] = deque(maxlen=size)
+        self._newest: Recent[bool] = Recent(window, threshold if ratio is None else max(threshold, _SAMPLE))
 
     def note(self, now: float, *, is_failure: bool) -> bool:
         """Remember an outcome; tell whether there are too many failures now."""
         newest = self._newest
         if self._ratio is not None or is_failure:
-            newest.append((now, is_failure))
-        while newest and newest[0][0] <= now - self._window:
-            newest.popleft()
+            newest.add(now, is_failure)
+        newest.trim(now)
         if not is_failure or len(newest) < self._threshold:
             return False
-        return self._ratio is None or sum(failed for _, failed in newest) >= self._ratio * len(newest)
+        return self._ratio is None or sum(newest.values()) >= self._ratio * len(newest)
 
     def clear(self) -> None:
         """Forget all."""

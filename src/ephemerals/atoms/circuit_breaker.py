@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import weakref
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar
 
 from ephemerals.clock import system_clock
@@ -13,6 +12,7 @@ from ephemerals.options import as_count, as_seconds
 from .circuit import CircuitOpen, CircuitState, CircuitStatistics, Outcomes, Pass
 from .decorating import decorated
 from .error_match import as_error_match, matches
+from .following import follow
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -82,18 +82,13 @@ class CircuitBreaker:
         as_error_match("failures", failures)
         if ratio is not None and not 0 < ratio <= 1:
             raise InvalidOption("ratio", ratio, "a share above 0 and up to 1, or None")
-        if failure_signals is not None and signals is None:
-            raise InvalidOption("failure_signals", failure_signals, "a sink as signals=, to hear them on")
         self._outcomes = Outcomes(threshold, ratio, as_seconds("window", window))
         self._recovery, self._allowed = as_seconds("recovery", recovery), as_count("probes", probes)
         self._probe_timeout = None if probe_timeout is None else as_seconds("probe_timeout", probe_timeout)
         self._failures = failures
         self._signals = signals
         self._clock, self._hears = clock, failure_signals is not None
-        if signals is not None and failure_signals is not None:
-            heard = weakref.WeakMethod(self._on_failure_signal)
-            subscription = signals.subscribe(failure_signals, lambda event: (call := heard()) and call(event))
-            weakref.finalize(self, subscription.cancel).atexit = False
+        follow(signals, failure_signals, self._on_failure_signal, "failure_signals")
         self._state, self._generation, self._reopens_at = CircuitState.CLOSED, 0, 0.0
         self._probes: dict[Pass, None] = {}
         self._proven = 0

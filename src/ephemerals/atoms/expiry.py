@@ -47,6 +47,10 @@ class Expiry(Generic[K]):
         """Tell whether the timer is armed."""
         return self._alarm.is_set
 
+    def is_watched(self, key: K) -> bool:
+        """Tell whether a key is watched."""
+        return key in self._numbers
+
     def watch(self, key: K) -> None:
         """Begin to watch a key, or begin anew."""
         self.forget(key)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from ephemerals.clock import system_clock
 from ephemerals.options import as_count, as_seconds
 
 from .limiter import Limiter
+from .recent import Recent
 
 if TYPE_CHECKING:
     from ephemerals.clock import Clock
@@ -35,8 +34,7 @@ class SlidingWindowLimiter(Limiter):
     def __init__(self, limit: int, window: Seconds = 1.0, *, clock: Clock = system_clock) -> None:
         super().__init__(clock)
         self._limit = as_count("limit", limit)
-        self._window = as_seconds("window", window)
-        self._times: deque[float] = deque()
+        self._taken_lately: Recent[None] = Recent(as_seconds("window", window))
 
     @property
     def limit(self) -> int:
@@ -46,7 +44,7 @@ class SlidingWindowLimiter(Limiter):
     @property
     def window(self) -> float:
         """Return the length of the window in seconds."""
-        return self._window
+        return self._taken_lately.window
 
     @property
     def capacity(self) -> int:
@@ -59,14 +57,12 @@ class SlidingWindowLimiter(Limiter):
         self._changed()
 
     def _delay(self, now: float, n: int) -> float:
-        times, window = self._times, self._window
-        while times and times[0] + window <= now:
-            times.popleft()
+        taken = self._taken_lately
+        taken.trim(now)
         rounds, n = divmod(n - 1, self._limit)  # more than the limit: an estimate, so many whole windows later
-        excess = len(times) + n + 1 - self._limit
-        if excess <= 0:
-            return rounds * window
-        return rounds * window + next(islice(times, excess - 1, None)) + window - now
+        excess = len(taken) + n + 1 - self._limit
+        later = rounds * taken.window
+        return later if excess <= 0 else later + taken.leaves_at(excess - 1) - now
 
     def _take(self, now: float, n: int) -> None:
-        self._times.extend([now] * n)
+        self._taken_lately.add(now, None, n)

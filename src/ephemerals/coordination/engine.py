@@ -603,19 +603,24 @@ class Engine:
         self,
         *,
         on_end: Callable[[Operation[Any]], None] | None = None,
+        on_attempt: Callable[[Operation[Any], BaseException | None], object] | None = None,
         on_closed: Callable[[], None] | None = None,
     ) -> Callable[[], None]:
         """Call `on_end` with each operation at its end, and `on_closed` when the intake is closed.
 
-        Return a function that stops both.
+        `on_attempt` is called with an operation and its error, or `None`, after each attempt that was not cancelled.
+        Return a function that stops all.
         """
         if on_end is not None:
             self.settlement.listeners = (*self.settlement.listeners, on_end)
+        if on_attempt is not None:
+            self.settlement.observers = (*self.settlement.observers, on_attempt)
         if on_closed is not None:
             self._closed_listeners = (*self._closed_listeners, on_closed)
 
         def stop() -> None:
             self.settlement.listeners = tuple(each for each in self.settlement.listeners if each is not on_end)
+            self.settlement.observers = tuple(each for each in self.settlement.observers if each is not on_attempt)
             self._closed_listeners = tuple(each for each in self._closed_listeners if each is not on_closed)
 
         return stop

@@ -32,9 +32,12 @@ _SKIPPED: Final = OperationStatus.SKIPPED
 
 
 class Settlement:
-    """Settle operations; `listeners` are called with each at its end."""
+    """Settle operations; `listeners` are called with each at its end.
 
-    __slots__ = ("_clock", "_engine", "_keeps_results", "_samples", "_window", "listeners")
+    `observers` are called with each attempt that ended by itself: its operation, and the error, or `None`.
+    """
+
+    __slots__ = ("_clock", "_engine", "_keeps_results", "_samples", "_window", "listeners", "observers")
 
     def __init__(self, engine: Engine, *, keeps_results: bool) -> None:
         self._engine = engine
@@ -43,6 +46,7 @@ class Settlement:
         self._keeps_results = keeps_results
         self._samples = engine.options.on_sample is not None
         self.listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
+        self.observers: tuple[Callable[[Operation[Any], BaseException | None], object], ...] = ()
 
     # One that runs.
 
@@ -55,8 +59,8 @@ class Settlement:
             engine.execution.deadlines.discard(operation, operation._timeout)
         try:
             engine.schedule.finished(operation)
-            if engine.start_limit is not None and status is _COMPLETED:
-                self._observe(None)
+            if status is _COMPLETED and (self.observers or engine.start_limit is not None):
+                self._observe(operation, None)
             self._conclude(operation, status, outcome)
         except Exception as error:  # noqa: BLE001 - an internal error must be heard by everybody who waits
             if operation._draft._finished is None:
@@ -224,15 +228,17 @@ class Settlement:
         if admission.line or admission.parked:
             admission.left(operation)
 
-    def _observe(self, error: BaseException | None) -> None:
+    def _observe(self, operation: Operation[Any], error: BaseException | None) -> None:
         limit = self._engine.start_limit
         if limit is not None and limit.observe is not None:
             self._engine.call_hook("observe", limit.observe, error)
+        for observer in self.observers:
+            self._engine.call_hook("observe", observer, operation, error)
 
     def _goes_on(self, operation: Operation[Any], error: Exception) -> bool:
-        """Tell the limiter of a failed attempt; hold the operation for another one if the policy wants that."""
+        """Tell who observes of a failed attempt; hold the operation for another one if the policy wants that."""
         engine = self._engine
-        self._observe(error)
+        self._observe(operation, error)
         retrying = engine.retrying
         if retrying is None or operation._stop == "cancelled":
             return False
