@@ -96,7 +96,7 @@ class Traffic:
                         await asyncio.sleep(0.2)
                 case 1:
                     with self.sink.hold("work.off"):
-                        await asyncio.sleep(0.05)
+                        await asyncio.sleep(0.15)  # longer than a tick, so that something is skipped
                 case 2:
                     coordinator.pause()
                     await asyncio.sleep(0.2)

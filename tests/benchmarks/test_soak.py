@@ -13,10 +13,10 @@ from ephemerals.testing import run
 
 def test_mixed_traffic_of_some_seconds_breaks_nothing_and_leaves_nothing():
     traffic = soak(6.0, seed=5)
-    for line in traffic.lines:
-        counts = line.results()
-        assert counts["enqueued"] > 500
-        assert all(counts.values()), counts  # a soak in which nothing fails proves little
+    every = [line.results() for line in traffic.lines]
+    assert min(counts["enqueued"] for counts in every) > 500
+    for what in every[0]:  # a soak in which nothing fails proves little
+        assert sum(counts[what] for counts in every), what
 
 
 def test_the_command_soaks_in_both_kinds_of_time(capsys, monkeypatch):
