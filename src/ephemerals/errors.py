@@ -27,7 +27,8 @@ EphemeralsError
 from __future__ import annotations
 
 import difflib
-from typing import TYPE_CHECKING
+import pickle
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +60,26 @@ __all__ = [
 
 
 class EphemeralsError(Exception):
-    """Be the base of every exception that the library raises itself."""
+    """Be the base of every exception that the library raises itself.
+
+    It can be copied and pickled, with its attributes; of an attribute that cannot be pickled only the text travels.
+    """
+
+    def __reduce__(self: BaseException) -> tuple[Any, ...]:
+        """Travel without `__init__`, which makes the message of other arguments than `args`."""
+        return restored, (type(self), self.args, {name: _portable(each) for name, each in vars(self).items()})
+
+    def __copy__(self: BaseException) -> BaseException:
+        """Return a copy with the same attributes, portable or not."""
+        return restored(type(self), self.args, vars(self))
+
+
+def shown(value: object) -> str:
+    """Return the `repr` of a value, or its type if it has none that can be shown."""
+    try:
+        return repr(value)
+    except Exception:  # noqa: BLE001 - a `__repr__` may raise anything, and an int may be too long for one
+        return f"<{type(value).__qualname__}>"
 
 
 class InvalidOption(EphemeralsError, ValueError):
@@ -69,7 +89,7 @@ class InvalidOption(EphemeralsError, ValueError):
     """
 
     def __init__(self, option: str, value: object, allowed: str) -> None:
-        super().__init__(f"{option}={value!r} is not allowed: expected {allowed}")
+        super().__init__(f"{option}={shown(value)} is not allowed: expected {allowed}")
         self.option = option
         self.value = value
         self.allowed = allowed
@@ -259,3 +279,20 @@ class MissingExtra(EphemeralsError, ImportError):
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an extra: pip install 'ephemerals[{extra}]'")
         self.extra = extra
+
+
+def restored(kind: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]) -> BaseException:
+    """Make an exception as it was, past its own `__init__`."""
+    base: Any = next(each for each in kind.__mro__ if each.__module__ == "builtins")
+    error: BaseException = base.__new__(kind, *args)
+    base.__init__(error, *args)
+    vars(error).update(attributes)
+    return error
+
+
+def _portable(value: object) -> object:
+    try:
+        pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - pickling runs code of anybody, which may raise anything
+        return shown(value)
+    return value

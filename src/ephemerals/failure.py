@@ -17,6 +17,7 @@ from .errors import EphemeralsError
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Self
 
 __all__ = ["ErrorInfo", "kept_form", "qualified_name"]
 
@@ -38,7 +39,8 @@ class ErrorInfo:
     `type` is the qualified name of the exception's class; `place` is `module:function:line` of the innermost frame
     in the user's own code (`""` where there is none); `trace` holds up to 16 such places of all code, outermost
     first; `message` is empty with `error_detail="type"`; `exception` is `None` except with
-    `error_detail="exception"`, where it is the object without traceback, cause and context.
+    `error_detail="exception"`, where it is the object without traceback, cause and context. Pickled, it leaves
+    that object behind; a copy is the description itself.
     """
 
     type: str
@@ -53,6 +55,18 @@ class ErrorInfo:
         lines.append(f"{self.type}: {self.message}" if self.message else self.type)
         return "\n".join(lines)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as text: who unpickles it may not have the exception's class, or not be meant to see it."""
+        return _restored, (self.type, self.place, self.trace, self.message)
+
+    def __copy__(self) -> Self:
+        """Return itself, which never changes."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself, which never changes."""
+        return self
+
     @classmethod
     def of(cls, error: BaseException, detail: Literal["type", "message", "exception"]) -> ErrorInfo:
         """Describe `error`, without its message if `detail` is `"type"`."""
@@ -63,6 +77,10 @@ class ErrorInfo:
     def with_exception(self, exception: BaseException) -> ErrorInfo:
         """Return a copy that carries an exception, which must be released."""
         return replace(self, exception=exception)
+
+
+def _restored(kind: str, place: str, trace: tuple[str, ...], message: str) -> ErrorInfo:
+    return ErrorInfo(type=kind, place=place, trace=trace, message=message)
 
 
 def kept_form(error: BaseException, *, is_shared: bool) -> BaseException:

@@ -12,6 +12,7 @@ import contextvars
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any, Final
 
 from .clock import Clock, system_clock
@@ -19,7 +20,7 @@ from .errors import InvalidOptionType
 from .ids import format_id
 from .operation import Operation
 from .options import as_count, as_seconds
-from .snapshot import OperationSnapshot, OperationStatus
+from .snapshot import OperationSnapshot, OperationStatus, as_frozen, as_plain
 
 if TYPE_CHECKING:
     import builtins
@@ -245,6 +246,15 @@ class OperationView:
     duration_text: str
     enqueued_at: datetime
     metadata: Mapping[str, Any]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel with plain metadata, which is frozen again on arrival."""
+        fields = {each.name: getattr(self, each.name) for each in dataclass_fields(self)}
+        return _restored, (fields | {"metadata": as_plain(self.metadata)},)
+
+
+def _restored(fields: dict[str, Any]) -> OperationView:
+    return OperationView(**fields | {"metadata": as_frozen(fields["metadata"])})
 
 
 def status_of(operation: Operation[Any] | OperationSnapshot[Any]) -> OperationView:
