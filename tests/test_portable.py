@@ -42,7 +42,7 @@ from ephemerals.signals import SignalSink
 from ephemerals.testing import WaitsForever
 
 WAYS = {
-    **{f"pickle {each}": lambda it, each=each: pickle.loads(pickle.dumps(it, each)) for each in (0, 2, 5)},  # noqa: S301
+    **{f"pickle {each}": lambda it, each=each: pickle.loads(pickle.dumps(it, each)) for each in (0, 2, 5)},
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
 }
@@ -117,13 +117,13 @@ def test_of_an_attribute_that_cannot_travel_the_text_does():
     lock = threading.Lock()
     error = InvalidOption("lock", lock, "a number")
     assert copy.copy(error).value is lock
-    travelled = pickle.loads(pickle.dumps(error))  # noqa: S301
+    travelled = pickle.loads(pickle.dumps(error))
     assert travelled.value == repr(lock)
     assert str(travelled) == str(error)
 
 
 def test_a_subclass_with_an_init_of_its_own_travels_too():
-    travelled = pickle.loads(pickle.dumps(OfTheUser(1, 2)))  # noqa: S301
+    travelled = pickle.loads(pickle.dumps(OfTheUser(1, 2)))
     assert (travelled.first, travelled.second, str(travelled)) == (1, 2, "1 and 2")
 
 
@@ -177,7 +177,7 @@ async def test_pickled_metadata_carries_no_result_no_exception_and_no_data():
     snapshots, echoes, report, *_ = await worked()
     packed = pickle.dumps((snapshots, echoes, report))
     assert b"secret" not in packed
-    (done, failed), _, arrived = pickle.loads(packed)  # noqa: S301
+    (done, failed), _, arrived = pickle.loads(packed)
     assert (done.has_result, done.result, done.signals[0].data) == (False, None, None)
     assert (failed.error.type, failed.error.message, failed.error.exception) == ("ValueError", "no", None)
     with pytest.raises(ExceptionGroup) as caught:
@@ -199,7 +199,7 @@ def test_a_pickled_event_still_has_its_chain():
     sink.subscribe("first", lambda event: sink.emit("second", data=threading.Lock()))
     sink.emit("first")
     second = sink.events()[-1]
-    travelled = pickle.loads(pickle.dumps(second))  # noqa: S301
+    travelled = pickle.loads(pickle.dumps(second))
     assert travelled == second
     assert travelled.propagation.names == ("first", "second")
     assert travelled.propagation.depth == 2

@@ -211,7 +211,7 @@ class OperationTimeout(OperationError, TimeoutError):
 
 
 class OperationFailed(OperationError):
-    """Stand in for a failure whose exception was not kept; `error_type` names its type."""
+    """Stand in for a failure whose exception was not kept, or could not travel; `error_type` names its type."""
 
     def __init__(self, message: str, operation_id: int, error_type: str) -> None:
         super().__init__(message, operation_id)

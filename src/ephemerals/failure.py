@@ -13,7 +13,7 @@ from pathlib import Path
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .errors import EphemeralsError
+from .errors import EphemeralsError, OperationFailed
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -71,8 +71,10 @@ class ErrorInfo:
     def of(cls, error: BaseException, detail: Literal["type", "message", "exception"]) -> ErrorInfo:
         """Describe `error`, without its message if `detail` is `"type"`."""
         place, trace = _places(error.__traceback__)
-        message = "" if detail == "type" else _message(error)
-        return cls(type=qualified_name(type(error)), place=place, trace=trace, message=message)
+        message = "" if detail == "type" else message_of(error)
+        # What stands for an exception that was not kept shows that one's type.
+        kind = error.error_type if type(error) is OperationFailed else qualified_name(type(error))
+        return cls(type=kind, place=place, trace=trace, message=message)
 
     def with_exception(self, exception: BaseException) -> ErrorInfo:
         """Return a copy that carries an exception, which must be released."""
@@ -91,7 +93,7 @@ def kept_form(error: BaseException, *, is_shared: bool) -> BaseException:
     try:
         return copy_released(error) if is_shared else released(error)
     except Exception:  # noqa: BLE001 - both may run code of the exception's class, which may raise anything
-        return EphemeralsError(f"{qualified_name(type(error))}: {_message(error)}")
+        return EphemeralsError(f"{qualified_name(type(error))}: {message_of(error)}")
 
 
 def qualified_name(kind: type) -> str:
@@ -180,7 +182,8 @@ def _note_places(error: BaseException, traceback: TracebackType | None) -> None:
         notes.append(note)
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """Return an exception's text, cut to 200 characters."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a user's __str__ may raise anything, and must not hide the failure itself
