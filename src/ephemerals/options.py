@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from .clock import Clock, system_clock
 from .errors import InvalidOption, InvalidOptionType
+from .functions import close_coroutine, is_coroutine_function, is_generator_function, misfit
 from .policies import Limits, Retries
 
 if TYPE_CHECKING:
@@ -109,10 +110,17 @@ def as_choice(option: str, value: object, choices: tuple[str, ...]) -> str:
     return str(value)
 
 
-def as_callback(option: str, value: object) -> object:
-    """Return `value` if it can be called."""
-    if not callable(value):
-        raise InvalidOptionType(option, value, "a function, or None")
+def as_callback(
+    option: str, value: object, *parameters: str, takes_async: bool = False, optional: bool = True
+) -> object:
+    """Return `value` if it is a function that can be called with so many arguments, and is not async unless allowed."""
+    kind = "a function, plain or async," if takes_async else "a plain function"
+    allowed = f"{kind} that can be called as {option}({', '.join(parameters)})" + ", or None" * optional
+    if not callable(value) or is_generator_function(value) or misfit(value, *parameters) is not None:
+        close_coroutine(value)
+        raise InvalidOptionType(option, value, allowed)
+    if not takes_async and is_coroutine_function(value):
+        raise InvalidOptionType(option, value, f"{allowed}; nobody would await an async one")
     return value
 
 
@@ -185,6 +193,10 @@ def _choice(*choices: str) -> _Check:
     return lambda option, value: as_choice(option, value, choices)
 
 
+def _callback(*parameters: str, takes_async: bool = False) -> _Check:
+    return lambda option, value: as_callback(option, value, *parameters, takes_async=takes_async)
+
+
 def _option(default: object, check: _Check, *, optional: bool = False) -> Any:
     """Declare a field with its default and its check; `optional` admits `None`."""
     return field(default=default, metadata={"check": check, "optional": optional})
@@ -244,10 +256,10 @@ class EphemeralOptions:
     echo_capacity: int = _option(256, _count(0))
     """Echoes kept; 0 keeps none."""
     on_finalized: Callable[[OperationSnapshot[Any], FinalizationReason], object] | None = _option(
-        None, as_callback, optional=True
+        None, _callback("snapshot", "reason"), optional=True
     )
     """Called once for each operation that leaves the window, with its snapshot and the reason."""
-    on_sample: Callable[[WindowView], object] | None = _option(None, as_callback, optional=True)
+    on_sample: Callable[[WindowView], object] | None = _option(None, _callback("window"), optional=True)
     """Called after completions with a view of the window, at most once per `sample_interval`."""
     sample_interval: float = _option(1.0, _seconds(zero=True))
     """Seconds between two calls of `on_sample`; 0: after every completion."""
@@ -257,9 +269,13 @@ class EphemeralOptions:
     """Show keys as they are, or as a digest that means nothing outside this process."""
     signals: SignalSink | None = _option(None, _as_sink, optional=True)
     """The sink to share; `None`: a sink of its own."""
-    on_signal: Callable[[SignalEvent], object] | None = _option(None, as_callback, optional=True)
+    on_signal: Callable[[SignalEvent], object] | None = _option(
+        None, _callback("event", takes_async=True), optional=True
+    )
     """Called, plain or async, for each signal of this coordinator's operations."""
-    on_signal_retracted: Callable[[SignalEvent], object] | None = _option(None, as_callback, optional=True)
+    on_signal_retracted: Callable[[SignalEvent], object] | None = _option(
+        None, _callback("event", takes_async=True), optional=True
+    )
     """Called, plain or async, for each retracted signal of this coordinator's operations."""
     cancel_on_signals: tuple[str, ...] = _option((), as_patterns)
     """While one is present, items about to start are skipped."""

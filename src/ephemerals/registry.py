@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_origin, overload
 
 from .coordination import KeyedWorkCoordinator, Lane, PriorityWorkCoordinator, ResultCoordinator, WorkCoordinator
-from .coordination.body import examine, is_coroutine_function, refuse_coroutine
+from .coordination.body import examine
 from .coordination.coordinator import Coordinator, as_selector
 from .coordination.lanes import LaneSchedule
 from .coordination.schedule import FifoSchedule
@@ -26,6 +26,7 @@ from .errors import (
     RegistryClosed,
     UnknownCoordinator,
 )
+from .functions import is_coroutine_function, refuse_coroutine
 from .options import EphemeralOptions, as_seconds
 
 if TYPE_CHECKING:

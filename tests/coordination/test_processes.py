@@ -79,14 +79,14 @@ class ResultNotBack:
         return NotBack, ("one",)
 
 
-ODD = {"back": lambda: NotBack("one", "two"), "out": lambda: NotOut("no"), "exits": lambda: Exits("bye")}
+ODD = {"back": NotBack("one", "two"), "out": NotOut("no"), "exits": Exits("bye")}
 
 
 def raise_odd(item):
     if item == "result":
         return ResultNotBack()
     if item in ODD:
-        raise ODD[item]()
+        raise ODD[item]
     time.sleep(0.2)
     return item
 

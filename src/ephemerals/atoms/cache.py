@@ -63,7 +63,9 @@ class Cache(Generic[K, V]):
         self._hot_ttl = 0.0 if hot_ttl is None else as_seconds("hot_ttl", hot_ttl)
         error_ttl, on_evict = keywords.get("error_ttl"), keywords.get("on_evict")
         self._error_ttl = None if error_ttl is None else as_seconds("error_ttl", error_ttl)
-        self._on_evict = None if on_evict is None else cast("OnEvict", as_callback("on_evict", on_evict))
+        self._on_evict = (
+            None if on_evict is None else cast("OnEvict", as_callback("on_evict", on_evict, "key", "value", "reason"))
+        )
         self._clock = keywords.get("clock", system_clock)
         self._entries: dict[K, Entry] = {}
         self._order = S3Fifo(max_size or 1)

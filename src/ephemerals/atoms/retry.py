@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
 
 from ephemerals.clock import system_clock
-from ephemerals.coordination.body import function_name
 from ephemerals.coordination.retrying import delay_after, is_retried_already, retried
 from ephemerals.errors import InvalidOption
 from ephemerals.failure import qualified_name
+from ephemerals.functions import function_name
 from ephemerals.operation import current_operation
 from ephemerals.options import as_callback, as_choice, as_count, as_seconds
 
@@ -74,7 +74,7 @@ class RetryPolicy:
         if not self.factor >= 1:
             raise InvalidOption("factor", self.factor, "a number of at least 1")
         as_error_match("retry_on", self.retry_on)
-        as_callback("random", self.random)
+        as_callback("random", self.random, optional=False)
 
     def delay_after(self, error: BaseException, attempt: int, elapsed: float) -> float | None:
         """Return the seconds to wait after the failure of attempt `attempt` (from 1); `None`: give up.

@@ -9,9 +9,9 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from ephemerals.errors import CoordinatorFull, InvalidOption
+from ephemerals.functions import function_name
 from ephemerals.options import EphemeralOptions, as_seconds
 
-from .body import function_name
 from .call import Call, background, checked, checked_call
 from .coordinator import Coordinator, as_selector, hashable_key
 from .keyed import keyed_schedule
@@ -247,7 +247,7 @@ def _is_on_loop() -> bool:
 
 def _selector(key: Callable[..., Hashable] | str) -> Callable[..., Hashable]:
     """Return a key selector as a function of a call's arguments."""
-    as_selector(key)  # refuses what is neither
+    as_selector(key, of_item=False)  # refuses what is neither
     if not isinstance(key, str):
         return key
     get = attrgetter(key)

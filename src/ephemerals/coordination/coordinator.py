@@ -12,6 +12,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
 
 from ephemerals.errors import CoordinatorError, InvalidOption, InvalidOptionType
+from ephemerals.functions import (
+    close_coroutine,
+    is_coroutine_function,
+    is_generator_function,
+    misfit,
+    refuse_coroutine,
+)
 from ephemerals.options import EphemeralOptions, as_seconds
 from ephemerals.signals import Pattern
 from ephemerals.snapshot import OperationStatus
@@ -47,6 +54,7 @@ KeySelector = Callable[[T], Hashable] | str
 `None` is no key: nothing orders such an item, and no bound of a key applies to it.
 """
 
+_KEY_EXPECTED: Final = "a plain function from an item to its key, or the name of an attribute"
 _numbers: Final = itertools.count(1)
 _GRACE: Final = 10.0
 _CANCEL_GRACE: Final = 5.0
@@ -470,21 +478,31 @@ async def outcome_of(operation: Operation[R]) -> R:
         raise
 
 
-def as_selector(key: KeySelector[T]) -> Callable[[T], Hashable]:
-    """Return a key selector as a function."""
+def as_selector(key: KeySelector[T], *, of_item: bool = True) -> Callable[[T], Hashable]:
+    """Return a key selector as a function; it takes an item, or with `of_item=False` whatever else."""
     if isinstance(key, str):
         if not all(part.isidentifier() for part in key.split(".")):
-            raise InvalidOption("key", key, "a function from an item to its key, or the name of an attribute")
+            raise InvalidOption("key", key, _KEY_EXPECTED)
         return attrgetter(key)
+    refuse_coroutine(key, f"expected {_KEY_EXPECTED}")
     if not callable(key):
-        raise InvalidOptionType("key", key, "a function from an item to its key, or the name of an attribute")
+        raise InvalidOptionType("key", key, _KEY_EXPECTED)
+    if is_coroutine_function(key) or is_generator_function(key):
+        allowed = f"{_KEY_EXPECTED}, and no async function or generator: the key comes first, then the body"
+        raise InvalidOptionType("key", key, allowed)
+    if of_item and misfit(key, None) is not None:
+        raise InvalidOptionType("key", key, f"{_KEY_EXPECTED}, that takes the item alone")
     return key
 
 
 def hashable_key(key: Hashable) -> Hashable:
     """Return a key that was selected, if it can be one."""
+    kind = type(key)
+    if hasattr(kind, "__await__"):
+        close_coroutine(key)
+        raise InvalidOptionType("key", f"<{kind.__qualname__}>", "a value, and nothing that is still to be awaited")
     try:
         hash(key)
     except TypeError:
-        raise InvalidOptionType("key", f"<{type(key).__qualname__}>", "a hashable value") from None
+        raise InvalidOptionType("key", f"<{kind.__qualname__}>", "a hashable value") from None
     return key

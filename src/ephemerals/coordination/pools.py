@@ -135,7 +135,7 @@ class ThreadPool(Pool):
         function: Callable[..., Any],
         box: list[Any],
         settle: Any,
-        operation_id: int,
+        operation_id: int,  # noqa: ARG002 - processes need it
     ) -> None:
         assert self._executor is not None
         self._executor.submit(_call, loop, contextvars.copy_context(), function, box, settle)

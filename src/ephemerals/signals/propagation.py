@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Optional, TypeAlias
 
-from ephemerals.errors import InvalidOptionType
+from ephemerals.options import as_callback
 
 from .pattern import Pattern, PatternLike
 from .validation import as_count
@@ -133,9 +133,8 @@ class SignalConstraints:
     def __post_init__(self) -> None:
         if self.max_depth is not None:
             as_count("max_depth", self.max_depth)
-        hook: object = self.on_blocked
-        if hook is not None and not callable(hook):
-            raise InvalidOptionType("on_blocked", hook, "a function, or None")
+        if self.on_blocked is not None:
+            as_callback("on_blocked", self.on_blocked, "event", "reason")
         object.__setattr__(self, "terminal", Pattern.of_optional(self.terminal))
         object.__setattr__(self, "leaf", Pattern.of_optional(self.leaf))
 

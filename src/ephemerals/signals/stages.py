@@ -103,7 +103,7 @@ class Stages:
         self._max_queued = as_count("max_queued", max_queued)
         self._on_finished = on_finished
         if on_finished is not None:
-            as_callback("on_finished", on_finished)
+            as_callback("on_finished", on_finished, "report")
         self._isolation = Isolation(None)
         self._stages: dict[str, Stage] = {}
         self._runs: dict[Run, None] = {}  # all that have not ended, oldest first
