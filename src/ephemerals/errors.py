@@ -26,12 +26,13 @@ EphemeralsError
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import pickle
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "CoordinatorBroken",
@@ -74,12 +75,18 @@ class EphemeralsError(Exception):
         return restored(type(self), self.args, vars(self))
 
 
-def shown(value: object) -> str:
-    """Return the `repr` of a value, or its type if it has none that can be shown."""
+def shown(value: object, how: Callable[[object], str] = repr) -> str:
+    """Return a value as text, by default its `repr`; its type if it has none that can be shown."""
     try:
-        return repr(value)
+        return how(value)
     except Exception:  # noqa: BLE001 - a `__repr__` may raise anything, and an int may be too long for one
         return f"<{type(value).__qualname__}>"
+
+
+def shown_fields(instance: Any) -> str:
+    """Return the `repr` of a dataclass, also if one of its fields has none."""
+    fields = ", ".join(f"{each.name}={shown(getattr(instance, each.name))}" for each in dataclasses.fields(instance))
+    return f"{type(instance).__qualname__}({fields})"
 
 
 class InvalidOption(EphemeralsError, ValueError):
@@ -268,8 +275,9 @@ class UnknownCoordinator(_UnknownName):
 class DuplicateName(EphemeralsError, ValueError):
     """Refuse a second thing under a name that is taken."""
 
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"a {kind} named {name!r} exists already: choose another name")
+    def __init__(self, kind: str, name: str, option: str | None = None) -> None:
+        where = "" if option is None else f"{option}: "
+        super().__init__(f"{where}a {kind} named {name!r} exists already: choose another name")
         self.name = name
 
 

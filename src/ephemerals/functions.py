@@ -7,12 +7,13 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from .errors import InvalidBody
+from .errors import InvalidBody, InvalidOptionType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
+    "as_callback",
     "close_coroutine",
     "function_name",
     "innermost",
@@ -72,6 +73,20 @@ def close_coroutine(value: object) -> None:
     """Close a coroutine object that was given where none belongs, so that it does not warn later."""
     if isinstance(value, Coroutine):
         value.close()
+
+
+def as_callback(
+    option: str, value: object, *parameters: str, takes_async: bool = False, optional: bool = True
+) -> object:
+    """Return `value` if it is a function that can be called with so many arguments, and is not async unless allowed."""
+    kind = "a function, plain or async," if takes_async else "a plain function"
+    allowed = f"{kind} that can be called as {option}({', '.join(parameters)})" + ", or None" * optional
+    if not callable(value) or is_generator_function(value) or misfit(value, *parameters) is not None:
+        close_coroutine(value)
+        raise InvalidOptionType(option, value, allowed)
+    if not takes_async and is_coroutine_function(value):
+        raise InvalidOptionType(option, value, f"{allowed}; nobody would await an async one")
+    return value
 
 
 def innermost(function: Any) -> Any:

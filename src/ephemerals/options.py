@@ -9,6 +9,8 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from .clock import Clock, system_clock
 from .errors import InvalidOption, InvalidOptionType
-from .functions import close_coroutine, is_coroutine_function, is_generator_function, misfit
+from .functions import as_callback
 from .policies import Limits, Retries
 
 if TYPE_CHECKING:
@@ -86,6 +88,8 @@ def as_count(option: str, value: object, *, least: int = 1) -> int:
         raise InvalidOptionType(option, value, allowed)
     if value < least:
         raise InvalidOption(option, value, allowed)
+    if value > sys.maxsize:
+        raise InvalidOption(option, value, f"an int from {least} to {sys.maxsize}")
     return value
 
 
@@ -95,7 +99,7 @@ def as_seconds(option: str, value: object, *, zero: bool = False) -> float:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = as_float(value)
     else:
         raise InvalidOptionType(option, value, allowed)
     if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
@@ -103,25 +107,19 @@ def as_seconds(option: str, value: object, *, zero: bool = False) -> float:
     return seconds
 
 
+def as_float(number: float) -> float:
+    """Return a number as a float, infinite if it is too large for one."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
 def as_choice(option: str, value: object, choices: tuple[str, ...]) -> str:
     """Return `value` if it is one of `choices`."""
     if value not in choices:
         raise InvalidOption(option, value, "one of " + ", ".join(map(repr, choices)))
     return str(value)
-
-
-def as_callback(
-    option: str, value: object, *parameters: str, takes_async: bool = False, optional: bool = True
-) -> object:
-    """Return `value` if it is a function that can be called with so many arguments, and is not async unless allowed."""
-    kind = "a function, plain or async," if takes_async else "a plain function"
-    allowed = f"{kind} that can be called as {option}({', '.join(parameters)})" + ", or None" * optional
-    if not callable(value) or is_generator_function(value) or misfit(value, *parameters) is not None:
-        close_coroutine(value)
-        raise InvalidOptionType(option, value, allowed)
-    if not takes_async and is_coroutine_function(value):
-        raise InvalidOptionType(option, value, f"{allowed}; nobody would await an async one")
-    return value
 
 
 def as_patterns(option: str, value: object) -> tuple[str, ...]:
@@ -140,18 +138,35 @@ def as_patterns(option: str, value: object) -> tuple[str, ...]:
     return patterns
 
 
-def _as_flag(option: str, value: object) -> bool:
+def as_flag(option: str, value: object) -> bool:
+    """Return `value` if it is `True` or `False`."""
     if not isinstance(value, bool):
         raise InvalidOptionType(option, value, "True or False")
     return value
 
 
-def _as_name(option: str, value: object) -> str:
+def as_label(option: str, value: object, *, optional: bool = True) -> str:
+    """Return `value` if it is a text to call something by, which fits into one line of a log."""
     if not isinstance(value, str):
-        raise InvalidOptionType(option, value, "a text, or None")
+        raise InvalidOptionType(option, value, "a text, or None" if optional else "a text")
     if not value.strip():
         raise InvalidOption(option, value, "a text that is not empty")
+    if any(unicodedata.category(each) in _BREAKS_LINES for each in value):
+        raise InvalidOption(option, value, "a text without line breaks and other control characters")
     return value
+
+
+_BREAKS_LINES: Final = frozenset({"Cc", "Zl", "Zp"})
+
+
+def as_factor(option: str, value: object, allowed: str = "a number above 0") -> float:
+    """Return `value` as a float if it is a finite number above 0."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidOptionType(option, value, allowed)
+    number = as_float(value)
+    if not math.isfinite(number) or number <= 0:
+        raise InvalidOption(option, value, allowed)
+    return number
 
 
 def _as_clock(option: str, value: object) -> Clock:
@@ -217,7 +232,7 @@ class EphemeralOptions:
     ephemerals.errors.InvalidOption: max_concurrency=0 is not allowed: expected an int of at least 1
     """
 
-    name: str | None = _option(None, _as_name, optional=True)
+    name: str | None = _option(None, as_label, optional=True)
     """Name in logs, signals and pages; `None`: the body's name and a number."""
     max_concurrency: int = _option(None, _count())
     """Bodies running at once; by default the number of processors."""
@@ -227,7 +242,7 @@ class EphemeralOptions:
     """Items waiting to start, before `overflow` decides; `None`: no limit."""
     overflow: Literal["wait", "reject", "drop_oldest"] = _option("wait", _choice("wait", "reject", "drop_oldest"))
     """What `enqueue` does without room: wait, raise `CoordinatorFull`, or cancel the item that waits longest."""
-    fair_scheduling: bool = _option(default=False, check=_as_flag)
+    fair_scheduling: bool = _option(default=False, check=as_flag)
     """Take ready keys in turn (round robin) instead of oldest item first."""
     fair_scheduling_threshold: int = _option(10, _count())
     """Items of one key waiting, with `fair_scheduling`, before that key has no room."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .clock import Clock, system_clock
 from .errors import InvalidOptionType
-from .ids import format_id
+from .ids import as_id, format_id
 from .operation import Operation
 from .options import as_count, as_seconds
 from .snapshot import OperationSnapshot, OperationStatus, as_frozen, as_plain
@@ -122,6 +122,7 @@ class OwnerWindow:
 
     def get(self, owner: Hashable, operation_id: int) -> Operation[Any] | None:
         """Return the owner's operation of that id; `None` if there is none, also if it is somebody else's."""
+        as_id(operation_id)
         entry = self._accessed(owner, self._clock.monotonic())
         return None if entry is None else entry.operations.get(operation_id)
 

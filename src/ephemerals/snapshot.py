@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from .clock import utc
+from .errors import shown
 from .ids import format_id
 
 if TYPE_CHECKING:
@@ -216,7 +217,7 @@ class OperationSnapshot(Draft[R]):
         return {
             "id": format_id(self.id),
             "name": self.name,
-            "key": None if self.key is None else str(self.key),
+            "key": None if self.key is None else shown(self.key, str),
             "lane": self.lane,
             "status": str(self.status),
             "enqueued_at": self.enqueued_at.isoformat(),

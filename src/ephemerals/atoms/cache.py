@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
 from ephemerals.clock import system_clock
 from ephemerals.failure import kept_form, qualified_name
-from ephemerals.options import as_callback, as_count, as_seconds
+from ephemerals.functions import as_callback
+from ephemerals.options import as_count, as_seconds
 
 from .caching import CacheKeywords, CacheStatistics, Entry
 from .eviction import S3Fifo

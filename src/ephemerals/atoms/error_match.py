@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ephemerals.errors import InvalidOption, InvalidOptionType
-from ephemerals.options import as_callback
+from ephemerals.functions import as_callback
 
 __all__ = ["ErrorMatch", "as_error_match", "matches"]
 

@@ -13,9 +13,9 @@ from ephemerals.clock import system_clock
 from ephemerals.coordination.retrying import delay_after, is_retried_already, retried
 from ephemerals.errors import InvalidOption
 from ephemerals.failure import qualified_name
-from ephemerals.functions import function_name
+from ephemerals.functions import as_callback, function_name
 from ephemerals.operation import current_operation
-from ephemerals.options import as_callback, as_choice, as_count, as_seconds
+from ephemerals.options import as_choice, as_count, as_seconds
 
 from .decorating import decorated
 from .error_match import ErrorMatch, as_error_match, matches

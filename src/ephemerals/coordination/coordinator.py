@@ -7,6 +7,7 @@ import contextvars
 import itertools
 import warnings
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Hashable, Iterable, Mapping
+from datetime import datetime
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
@@ -19,7 +20,8 @@ from ephemerals.functions import (
     misfit,
     refuse_coroutine,
 )
-from ephemerals.options import EphemeralOptions, as_seconds
+from ephemerals.ids import as_id
+from ephemerals.options import EphemeralOptions, as_factor, as_seconds
 from ephemerals.signals import Pattern
 from ephemerals.snapshot import OperationStatus
 
@@ -31,7 +33,6 @@ from .timeline import TimelineEntry, replay, timeline
 
 if TYPE_CHECKING:
     import concurrent.futures
-    from datetime import datetime
     from types import TracebackType
 
     from ephemerals.echoes import Echo
@@ -256,7 +257,7 @@ class Coordinator(Generic[T, R]):
 
     def get(self, operation_id: int) -> OperationSnapshot[R] | None:
         """Return an operation's snapshot; `None` if the window does not, or no longer, hold it."""
-        return self.engine.window.get(operation_id)
+        return self.engine.window.get(as_id(operation_id))
 
     def snapshot(self) -> list[OperationSnapshot[R]]:
         """Return snapshots of all operations in the window: ended ones as they ended, then running, then pending."""
@@ -299,12 +300,15 @@ class Coordinator(Generic[T, R]):
 
     def timeline(self, since: datetime | None = None) -> list[TimelineEntry]:
         """Return the window as an event log in true order, from `since` on (an aware datetime; `None`: all)."""
+        if since is not None and (not isinstance(since, datetime) or since.tzinfo is None):
+            kind = InvalidOption if isinstance(since, datetime) else InvalidOptionType
+            raise kind("since", since, "a datetime with a time zone, or None")
         return timeline(self.snapshot(), since)
 
     def replay(self, speed: float | None = 1.0, *, since: datetime | None = None) -> AsyncIterator[TimelineEntry]:
         """Play the timeline again in its original rhythm, `speed` times as fast; `None`: without pauses."""
         if speed is not None:
-            as_seconds("speed", speed)
+            as_factor("speed", speed)
         return replay(self.timeline(since), speed)
 
     # Control.
@@ -336,19 +340,19 @@ class Coordinator(Generic[T, R]):
 
         Raise `PinLimitReached` if `max_pinned` are pinned. It is possible from the moment of `enqueue`.
         """
-        return self.engine.pin(operation_id)
+        return self.engine.pin(as_id(operation_id))
 
     def unpin(self, operation_id: int) -> bool:
         """Let the bounds apply to an operation again; False if it was not pinned."""
-        return self.engine.unpin(operation_id)
+        return self.engine.unpin(as_id(operation_id))
 
     def evict(self, operation_id: int) -> bool:
         """Forget an ended operation now, pinned or not; False if no ended one of that id is held."""
-        return self.engine.window.evict(operation_id)
+        return self.engine.window.evict(as_id(operation_id))
 
     def cancel_operation(self, operation_id: int) -> bool:
         """Cancel an operation that has not ended; False if there is none of that id."""
-        operation = self.engine.window.live(operation_id)
+        operation = self.engine.window.live(as_id(operation_id))
         return operation is not None and operation.cancel()
 
     # Ending.

@@ -6,7 +6,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar, overload
 
-from ephemerals.options import as_choice
+from ephemerals.options import as_choice, as_flag
 from ephemerals.snapshot import OperationStatus
 
 from .oneshot import OneShot
@@ -92,7 +92,7 @@ def map_each(  # noqa: PLR0913 - each is a choice of its own, with a default
     [0, 2, 4]
     """
     chosen = as_choice("errors", errors, ("raise", "skip"))
-    line: type[_Line] = _OrderedLine if ordered else _Line
+    line: type[_Line] = _OrderedLine if as_flag("ordered", ordered) else _Line
     return MappedResults(
         line(items, body, key=key, options=options, keywords=keywords), passes_over_failures=chosen == "skip"
     )

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .coordinator import Coordinator, outcome_of
-from .lanes import Lane, LaneSchedule
+from .lanes import Lane, LaneSchedule, as_lanes
 from .schedule import FifoSchedule, KeyedSchedule, KeyTable
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class PriorityWorkCoordinator(Coordinator[T, R]):
         options: EphemeralOptions | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> None:
-        lanes = tuple(lanes)
+        lanes = as_lanes(lanes)
 
         def make_schedule(chosen: EphemeralOptions) -> LaneSchedule:
             table = None if key is None else KeyTable(chosen.max_concurrency_per_key)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 
-from ephemerals.options import as_callback
+from ephemerals.functions import as_callback
 
 from .delivery import running_loop
 from .isolation import Isolation

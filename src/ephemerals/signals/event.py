@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast
 
 from ephemerals.clock import utc
+from ephemerals.errors import shown
 from ephemerals.ids import format_id
 
 from .pattern import Pattern
@@ -108,7 +109,7 @@ class SignalEvent(_Draft[T_co]):
         plain: dict[str, Any] = {
             "name": self.name,
             "operation_id": None if self.operation_id is None else format_id(self.operation_id),
-            "key": None if self.key is None else str(self.key),
+            "key": None if self.key is None else shown(self.key, str),
             "source": self.source,
             "time": self.time.isoformat(),
             "sequence": self.sequence,
@@ -147,14 +148,14 @@ class SignalEvent(_Draft[T_co]):
 
     def __repr__(self) -> str:
         """Show everything but the data."""
-        shown = [repr(self.name)]
+        parts = [repr(self.name)]
         if self.key is not None:
-            shown.append(f"key={self.key!r}")
+            parts.append(f"key={shown(self.key)}")
         if self.operation_id is not None:
-            shown.append(f"operation_id={self.operation_id}")
+            parts.append(f"operation_id={self.operation_id}")
         if self.source is not None:
-            shown.append(f"source={self.source!r}")
-        return f"<SignalEvent {' '.join(shown)} #{self.sequence}>"
+            parts.append(f"source={self.source!r}")
+        return f"<SignalEvent {' '.join(parts)} #{self.sequence}>"
 
 
 def _restored(fields: dict[str, Any], causes: list[tuple[int, str]]) -> SignalEvent[Any]:

@@ -10,7 +10,7 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ephemerals.options import as_callback
+from ephemerals.functions import as_callback
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Optional, TypeAlias
 
-from ephemerals.options import as_callback
+from ephemerals.functions import as_callback
 
 from .pattern import Pattern, PatternLike
 from .validation import as_count

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from ephemerals.errors import SinkClosed
-from ephemerals.options import as_callback
+from ephemerals.functions import as_callback
 
 from .pattern import Pattern
 from .stream import resolve

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
 from ephemerals.clock import system_clock
 from ephemerals.errors import SinkClosed
-from ephemerals.options import as_callback
+from ephemerals.functions import as_callback
 
 from .delivery import get_ident, running_loop
 from .event import SignalEvent, _Draft, unstored

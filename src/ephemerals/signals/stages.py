@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from ephemerals.errors import DuplicateName, InvalidOptionType
-from ephemerals.options import as_callback
+from ephemerals.functions import as_callback
 from ephemerals.options import as_count as as_number
 
 from .delivery import running_loop
