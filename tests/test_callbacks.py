@@ -99,7 +99,7 @@ def test_a_coroutine_as_a_key_is_closed_and_refused():
 
 
 async def test_a_key_that_is_to_be_awaited_is_refused_at_enqueue():
-    for key in (lambda item: handle(item), lambda item: asyncio.get_running_loop().create_future()):
+    for key in (lambda item: handle((item, item)), lambda item: asyncio.get_running_loop().create_future()):
         async with KeyedWorkCoordinator(key, handle) as coordinator:
             with pytest.raises(InvalidOptionType, match="key=.*nothing that is still to be awaited"):
                 await coordinator.enqueue(1)

@@ -1,8 +1,9 @@
-"""What is given to options and methods: what cannot be meant is refused, with its name, the value and what is allowed."""
+"""What is given to options and methods: what cannot be meant is refused, with name, value and what is allowed."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from datetime import datetime
 
@@ -13,6 +14,7 @@ from ephemerals import (
     CoordinatorRegistry,
     DuplicateName,
     EphemeralOptions,
+    InvalidBody,
     InvalidOption,
     InvalidOptionType,
     KeyedWorkCoordinator,
@@ -21,12 +23,14 @@ from ephemerals import (
     PriorityWorkCoordinator,
     ResultCoordinator,
     WorkCoordinator,
+    WrongLoop,
     for_each,
     format_id,
     map_each,
 )
 from ephemerals.atoms import CircuitBreaker, TokenBucket
 from ephemerals.clock import Clock
+from ephemerals.options import _MEANT, OptionKeywords
 from ephemerals.signals import SignalSink
 from ephemerals.snapshot import OperationSnapshot
 
@@ -67,7 +71,7 @@ def test_a_time_that_no_float_can_hold_is_refused(option, value):
         ("cancel_grace", lambda value: CoordinatorRegistry(cancel_grace=value)),
         ("max_age", lambda value: SignalSink(max_age=value)),
         ("timeout", lambda value: Background().task(timeout=value)),
-        ("rate", lambda value: TokenBucket(value)),
+        ("rate", TokenBucket),
     ],
 )
 def test_a_time_that_no_float_can_hold_is_refused_elsewhere_too(option, make):
@@ -170,7 +174,7 @@ async def test_the_text_of_an_id_is_no_id(method):
 
 async def test_the_text_of_an_id_is_no_id_of_a_view_or_an_owner_either():
     seen = []
-    async with WorkCoordinator(handle, on_sample=lambda window: seen.append(window)) as coordinator:
+    async with WorkCoordinator(handle, on_sample=seen.append) as coordinator:
         operation = await coordinator.enqueue(1)
         await operation
         for look in (seen[0].get, lambda it: OwnerWindow().get("ada", it)):
@@ -257,3 +261,45 @@ async def test_a_key_does_not_break_the_line_of_a_log(caplog):
         await coordinator.join()
     assert "key 'a\\nERROR forged'" in caplog.text
     assert all("\n" not in record.getMessage() for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    ("start", "advice"),
+    [
+        (lambda body: for_each([1], body), r"for_each\(items, translate\), not for_each\(items, translate\(x\)\)"),
+        (lambda body: map_each([1], body), r"map_each\(items, translate\), not map_each"),
+        (lambda body: KeyedWorkCoordinator(str, body), r"KeyedWorkCoordinator\(key, translate\), not Keyed"),
+        (ResultCoordinator, r"ResultCoordinator\(translate\), not Result"),
+    ],
+)
+async def test_a_coroutine_instead_of_a_body_is_told_of_the_call_that_was_meant(start, advice):
+    with pytest.raises(InvalidBody, match=advice):
+        if (started := start(handle(1))) is not None:
+            await started
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("timeout", "operation_timeout"), ("max_workers", "max_concurrency"), ("max_concurency", "max_concurrency")],
+)
+def test_an_unknown_option_is_told_of_the_one_that_was_meant(given, meant):
+    with pytest.raises(TypeError, match=f"did you mean '{meant}'"):
+        WorkCoordinator(handle, **{given: 1})
+
+
+def test_the_names_that_are_meant_are_options():
+    assert set(_MEANT.values()) <= set(OptionKeywords.__annotations__)
+    assert not set(_MEANT) & set(OptionKeywords.__annotations__)
+
+
+async def test_two_loops_of_one_kind_are_told_apart():
+    coordinator = WorkCoordinator(handle, name="mine")
+    loops = [asyncio.new_event_loop(), asyncio.new_event_loop()]
+    try:
+        message = str(WrongLoop("mine", *loops))
+    finally:
+        for loop in loops:
+            loop.close()
+    assert coordinator.name in message
+    shown = re.findall("0x[0-9a-f]+", message)
+    assert len(set(shown)) == 2

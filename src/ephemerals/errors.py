@@ -143,9 +143,9 @@ class RegistryClosed(CoordinatorClosed):
 class CoordinatorFull(CoordinatorError):
     """Refuse an item because too much is waiting; the item was not accepted."""
 
-    def __init__(self, coordinator: str, reason: str) -> None:
+    def __init__(self, coordinator: str, reason: str, alternative: str = "use overflow='wait'") -> None:
         super().__init__(
-            f"coordinator {coordinator!r} is full ({reason}): try again later, or use overflow='wait' to wait for room",
+            f"coordinator {coordinator!r} is full ({reason}): try again later, or {alternative} to wait for room",
             coordinator,
         )
         self.reason = reason
@@ -166,9 +166,12 @@ class WrongLoop(CoordinatorError):
     """Refuse a use from another event loop while the one it is bound to is still open."""
 
     def __init__(self, coordinator: str, bound: object, running: object) -> None:
+        one, other = repr(bound), repr(running)
+        if one == other:  # as loops of one kind have it
+            one, other = object.__repr__(bound), object.__repr__(running)
         super().__init__(
-            f"coordinator {coordinator!r} is bound to the event loop {bound!r} and was used from "
-            f"{running!r}: use one coordinator for each loop, or enqueue_threadsafe()",
+            f"coordinator {coordinator!r} is bound to the event loop {one} and was used from "
+            f"{other}: use one coordinator for each loop, or enqueue_threadsafe()",
             coordinator,
         )
 

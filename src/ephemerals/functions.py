@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Coroutine
 from functools import partial
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
 from .errors import InvalidBody, InvalidOptionType
@@ -47,8 +48,10 @@ def is_generator_function(function: Callable[..., Any]) -> bool:
     return inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner)
 
 
-def misfit(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> TypeError | None:
+def misfit(function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> TypeError | None:
     """Return why a function cannot be called with these arguments; `None` if it can, or if nobody can tell."""
+    if not keywords and _plainly_takes(function, len(arguments)):
+        return None
     try:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
@@ -58,6 +61,16 @@ def misfit(function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Ty
     except TypeError as error:
         return error.with_traceback(None)  # whose frames hold the arguments
     return None
+
+
+def _plainly_takes(function: Any, count: int) -> bool:
+    """Tell whether a function is of the simplest kind and takes so many arguments; much cheaper than its signature."""
+    if isinstance(function, MethodType):
+        function, count = function.__func__, count + 1
+    if type(function) is not FunctionType or function.__dict__:
+        return False
+    code, optional = function.__code__, len(function.__defaults__ or ())
+    return not code.co_kwonlyargcount and code.co_argcount - optional <= count <= code.co_argcount
 
 
 def refuse_coroutine(value: object, advice: str) -> None:

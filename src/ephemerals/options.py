@@ -13,7 +13,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from .clock import Clock, system_clock
@@ -136,6 +136,16 @@ def as_patterns(option: str, value: object) -> tuple[str, ...]:
         if not pattern.strip(" ,"):
             raise InvalidOption(option, pattern, "patterns that are not empty")
     return patterns
+
+
+def as_aware(option: str, value: object) -> datetime:
+    """Return `value` if it is a datetime that says of which time zone it is."""
+    allowed = "a datetime with a time zone, or None"
+    if not isinstance(value, datetime):
+        raise InvalidOptionType(option, value, allowed)
+    if value.utcoffset() is None:
+        raise InvalidOption(option, value, allowed)
+    return value
 
 
 def as_flag(option: str, value: object) -> bool:
@@ -320,7 +330,7 @@ class EphemeralOptions:
             value = keywords[name]  # type: ignore[literal-required]  # the names are the dataclass's own
             object.__setattr__(self, name, None if value is None and optional else check(name, value))
         for unknown in keywords.keys() - _CHECKS.keys():
-            close = difflib.get_close_matches(unknown, _CHECKS, n=1)
+            close = [_MEANT[unknown]] if unknown in _MEANT else difflib.get_close_matches(unknown, _CHECKS, n=1)
             hint = f"; did you mean {close[0]!r}?" if close else ""
             message = f"there is no option named {unknown!r}{hint}"
             raise TypeError(message)
@@ -343,3 +353,15 @@ class EphemeralOptions:
 _CHECKS: Final[dict[str, tuple[_Check, bool, Any]]] = {
     each.name: (each.metadata["check"], each.metadata["optional"], each.default) for each in fields(EphemeralOptions)
 }
+
+_MEANT: Final = {
+    "timeout": "operation_timeout",
+    "concurrency": "max_concurrency",
+    "max_workers": "max_concurrency",
+    "workers": "max_concurrency",
+    "retries": "retry",
+    "ttl": "max_operation_lifetime",
+    "maxsize": "max_pending",
+    "max_queue_size": "max_pending",
+}
+"""What somebody means by names that other libraries have for these options."""

@@ -253,9 +253,9 @@ class CoordinatorRegistry:
 
     @staticmethod
     def _options(name: object, options: EphemeralOptions | None, keywords: OptionKeywords) -> EphemeralOptions:
-        as_label("name", name, optional=False)
+        label = as_label("name", name, optional=False)
         chosen = EphemeralOptions.of(options, keywords)
-        return chosen if chosen.name is not None else chosen.replace(name=name)
+        return chosen if chosen.name is not None else chosen.replace(name=label)
 
     def _add(  # noqa: PLR0913, PLR0917 - the parts of a recipe
         self,

@@ -39,14 +39,14 @@ class Body:
     takes_operation: bool
 
 
-def examine(function: object, run_in: Literal["thread", "process"]) -> Body:
+def examine(function: object, run_in: Literal["thread", "process"], example: str = "WorkCoordinator({})") -> Body:
     """Find out how to run a body; raise `InvalidBody` (a `TypeError`) if it cannot be run.
 
     A second parameter receives the operation if it has no default, is called `operation`, or is annotated as one.
+    `example` is the user's call with a place for the body, for advice.
     """
-    refuse_coroutine(
-        function, "pass the function itself: WorkCoordinator(translate), not WorkCoordinator(translate(x))"
-    )
+    right, wrong = example.format("translate"), example.format("translate(x)")
+    refuse_coroutine(function, f"pass the function itself: {right}, not {wrong}")
     if not callable(function):
         message = f"a body must be a function, not {type(function).__qualname__}: {_EXPECTED}"
         raise InvalidBody(message)

@@ -6,7 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, cast
 
 from ephemerals.errors import InvalidBody
-from ephemerals.functions import function_name, is_coroutine_function, is_generator_function, refuse_coroutine
+from ephemerals.functions import function_name, is_coroutine_function, is_generator_function, misfit, refuse_coroutine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -45,6 +45,9 @@ class Call:
         self.arguments = arguments
         self.keywords = keywords
         self.name = function_name(self.function)
+        if (error := misfit(self.function, *arguments, **keywords)) is not None:
+            message = f"{how}({self.name}, …): {self.name}() does not take these arguments: {error}"
+            raise InvalidBody(message)
         self.is_async = is_coroutine_function(self.function)
         self.key: Hashable = None
         self.timeout: float | None = None

@@ -6,11 +6,20 @@ import asyncio
 import contextvars
 import itertools
 import warnings
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Hashable, Iterable, Mapping
-from datetime import datetime
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Hashable,
+    Iterable,
+    Mapping,
+)
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 from ephemerals.errors import CoordinatorError, InvalidOption, InvalidOptionType
 from ephemerals.functions import (
@@ -21,7 +30,7 @@ from ephemerals.functions import (
     refuse_coroutine,
 )
 from ephemerals.ids import as_id
-from ephemerals.options import EphemeralOptions, as_factor, as_seconds
+from ephemerals.options import EphemeralOptions, as_aware, as_factor, as_seconds
 from ephemerals.signals import Pattern
 from ephemerals.snapshot import OperationStatus
 
@@ -33,6 +42,7 @@ from .timeline import TimelineEntry, replay, timeline
 
 if TYPE_CHECKING:
     import concurrent.futures
+    from datetime import datetime
     from types import TracebackType
 
     from ephemerals.echoes import Echo
@@ -82,6 +92,9 @@ class Coordinator(Generic[T, R]):
     running loop. Nothing here may be called from another thread, except `enqueue_threadsafe`.
     """
 
+    _example: ClassVar[str] = ""
+    """How it is made with a body in the place of `{}`; by default the body is all that is needed."""
+
     def __init__(  # noqa: PLR0913 - the parts a face chooses
         self,
         body: Callable[..., Any],
@@ -94,7 +107,7 @@ class Coordinator(Generic[T, R]):
         results_ttl: Seconds | None = None,
     ) -> None:
         self.options = chosen = EphemeralOptions.of(options, keywords)
-        examined = examine(body, chosen.run_in)
+        examined = examine(body, chosen.run_in, self._example or f"{type(self).__name__}({{}})")
         self._key = None if key is None else as_selector(key)
         self._feeder: Feeder | None = None
         self.engine = Engine(
@@ -141,11 +154,16 @@ class Coordinator(Generic[T, R]):
 
         If it fails midway the items accepted so far stay accepted; a note on the exception tells how many.
         """
+        return await self._enqueue_each(items, self.enqueue)
+
+    async def _enqueue_each(
+        self, items: Iterable[T] | AsyncIterable[T], enqueue: Callable[[T], Awaitable[Operation[R]]]
+    ) -> int:
         count = 0
 
         async def take(item: T) -> bool:
             nonlocal count
-            await self.enqueue(item)
+            await enqueue(item)
             count += 1
             return True
 
@@ -300,9 +318,8 @@ class Coordinator(Generic[T, R]):
 
     def timeline(self, since: datetime | None = None) -> list[TimelineEntry]:
         """Return the window as an event log in true order, from `since` on (an aware datetime; `None`: all)."""
-        if since is not None and (not isinstance(since, datetime) or since.tzinfo is None):
-            kind = InvalidOption if isinstance(since, datetime) else InvalidOptionType
-            raise kind("since", since, "a datetime with a time zone, or None")
+        if since is not None:
+            as_aware("since", since)
         return timeline(self.snapshot(), since)
 
     def replay(self, speed: float | None = 1.0, *, since: datetime | None = None) -> AsyncIterator[TimelineEntry]:

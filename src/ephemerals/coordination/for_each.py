@@ -80,6 +80,8 @@ _CHOICES: Final = ("raise", "collect", "stop")
 class _Run(OneShot[Any, Any]):
     """Collect failures, as snapshots to report or as exceptions to raise."""
 
+    _example = "for_each(items, {})"
+
     def __init__(self, *arguments: Any, errors: str, **rest: Any) -> None:
         super().__init__(*arguments, **rest)
         self.errors = errors

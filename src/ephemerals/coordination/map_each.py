@@ -147,6 +147,9 @@ class MappedResults(Generic[R]):
         if self._state == "new":
             message = "use it in a block: 'async with map_each(...) as results'"
             raise RuntimeError(message)
+        if self._state == "left":
+            message = "the block of these results has been left, and the rest was let go: iterate inside the block"
+            raise RuntimeError(message)
         line = self._line
         while self._state == "open":
             if (operation := line.take()) is not None:
@@ -167,6 +170,8 @@ class MappedResults(Generic[R]):
 
 class _Line(OneShot[Any, Any]):
     """Hold the operations that have ended and were not taken yet, in the order they ended."""
+
+    _example = "map_each(items, {})"
 
     def __init__(self, *arguments: Any, **rest: Any) -> None:
         super().__init__(*arguments, **rest)
