@@ -28,7 +28,7 @@ from ephemerals import (
     format_id,
     map_each,
 )
-from ephemerals.atoms import CircuitBreaker, TokenBucket
+from ephemerals.atoms import CircuitBreaker, RetryPolicy, TokenBucket
 from ephemerals.clock import Clock
 from ephemerals.options import _MEANT, OptionKeywords
 from ephemerals.signals import SignalSink
@@ -303,3 +303,23 @@ async def test_two_loops_of_one_kind_are_told_apart():
     assert coordinator.name in message
     shown = re.findall("0x[0-9a-f]+", message)
     assert len(set(shown)) == 2
+
+
+@pytest.mark.parametrize("call", ["events", "last", "retract"])
+def test_the_text_of_an_id_is_no_id_of_a_signal_either(call):
+    sink = SignalSink()
+    sink.emit("step", operation_id=123)
+    with pytest.raises(InvalidOptionType, match=r"^operation_id=.*parse_id"):
+        getattr(sink, call)("step", operation_id="3f")
+    for ask in (sink.summary, sink.clear_operation):
+        with pytest.raises(InvalidOptionType, match=r"^operation_id=.*parse_id"):
+            ask("3f")
+    assert sink.summary(123).operation_id == 123
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("factor", "2"), ("factor", HUGE), ("factor", 0.5), ("factor", float("nan")), ("jitter", 5)]
+)
+def test_how_to_retry_is_refused_too(option, value):
+    with refused(option):
+        RetryPolicy(**{option: value})
