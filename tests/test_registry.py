@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from ephemerals import (
+    Background,
     CoordinatorClosed,
     CoordinatorRegistry,
     DuplicateName,
@@ -467,3 +468,23 @@ def generating_factory():
 def test_a_factory_takes_nothing_and_returns(factory):
     with pytest.raises(InvalidBody, match="plain function without parameters"):
         CoordinatorRegistry().register("a", factory=factory)
+
+
+async def test_a_background_is_declared_without_a_body_and_runs_any_function():
+    async def double(number):
+        return number * 2
+
+    registry = CoordinatorRegistry()
+    registry.register_background("background", max_concurrency=2)
+    async with registry:
+        background = registry.get("background", Background)
+        assert background is registry["background"]
+        assert await (await background.spawn(double, 21)) == 42
+        assert (background.name, background.max_concurrency) == ("background", 2)
+
+
+def test_a_background_that_could_not_work_is_refused_when_it_is_declared():
+    registry = CoordinatorRegistry()
+    with pytest.raises(InvalidOption, match="run_in"):
+        registry.register_background("background", run_in="process")
+    assert "background" not in registry

@@ -27,8 +27,6 @@ EphemeralsError
 from __future__ import annotations
 
 import dataclasses
-import difflib
-import pickle
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,6 +56,14 @@ __all__ = [
     "UnknownLane",
     "WrongLoop",
 ]
+
+
+def closest(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: which of `names` was meant, or nothing if none is close."""
+    import difflib  # for this alone, which most programs never need
+
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 class EphemeralsError(Exception):
@@ -253,8 +259,7 @@ class _UnknownName(EphemeralsError, LookupError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         names = sorted(known)
-        close = difflib.get_close_matches(str(name), names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = closest(str(name), names)
         listing = ", ".join(map(repr, names)) if names else "none"
         super().__init__(f"there is no {kind} named {name!r}{hint} (known: {listing})")
         self.name = name
@@ -302,6 +307,8 @@ def restored(kind: type[BaseException], args: tuple[Any, ...], attributes: dict[
 
 
 def _portable(value: object) -> object:
+    import pickle  # for this alone
+
     try:
         pickle.dumps(value)
     except Exception:  # noqa: BLE001 - pickling runs code of anybody, which may raise anything

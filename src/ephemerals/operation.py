@@ -101,6 +101,7 @@ class Operation(Generic[R]):
         "_emitted",
         "_is_ready",
         "_item",
+        "_key",
         "_order",
         "_outcome",
         "_owner",
@@ -122,12 +123,14 @@ class Operation(Generic[R]):
         item: Any,
         context: Context | None,
         key: Any,
+        schedule_key: Any,
         shown_key: Any,
         lane: str | None,
         timeout: float | None,
     ) -> None:
         self.id = operation_id
         self.key = key
+        self._key = schedule_key
         self._draft: Draft[R] = Draft(operation_id, name, shown_key, lane)
         self._owner = owner
         self._item = item
@@ -313,7 +316,7 @@ class Operation(Generic[R]):
         draft.signals = self.signals
         draft.signal_count = self.signal_count
         draft.is_pinned = self.is_pinned
-        return draft.copy(self._owner.now())
+        return draft._copy(self._owner.now())
 
     def __await__(self) -> Generator[Any, None, R]:
         """Wait for the outcome."""

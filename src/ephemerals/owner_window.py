@@ -158,13 +158,13 @@ class OwnerWindow:
         self._expire(self._clock.monotonic())
         return len(self._by_access)
 
-    def leftovers(self) -> dict[str, int]:
-        """Count everything that it still holds, for tests."""
-        return {"owners": len(self._by_access), "timers": int(self._timer is not None)}
-
     def __repr__(self) -> str:
         """Show how much it keeps."""
         return f"<OwnerWindow operations={len(self)} owners={self.owner_count}>"
+
+    def _leftovers(self) -> dict[str, int]:
+        """Count everything that it still holds, for tests."""
+        return {"owners": len(self._by_access), "timers": int(self._timer is not None)}
 
     def _accessed(self, owner: Hashable, now: float) -> _Entry | None:
         self._expire(now)

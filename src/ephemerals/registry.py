@@ -12,8 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_origin, overload
 
-from .coordination import KeyedWorkCoordinator, Lane, PriorityWorkCoordinator, ResultCoordinator, WorkCoordinator
+from .coordination import (
+    Background,
+    KeyedWorkCoordinator,
+    Lane,
+    PriorityWorkCoordinator,
+    ResultCoordinator,
+    WorkCoordinator,
+)
 from .coordination.body import examine
+from .coordination.call import background
 from .coordination.coordinator import Coordinator, as_selector
 from .coordination.lanes import LaneSchedule, as_lanes
 from .coordination.schedule import FifoSchedule
@@ -26,7 +34,7 @@ from .errors import (
     UnknownCoordinator,
 )
 from .functions import is_coroutine_function, is_generator_function, misfit, refuse_coroutine
-from .options import EphemeralOptions, as_label, as_seconds
+from .options import EphemeralOptions, as_seconds, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -183,6 +191,18 @@ class CoordinatorRegistry:
 
         self._add(name, PriorityWorkCoordinator, make, body, factory, chosen)
 
+    def register_background(
+        self, name: str, /, *, options: EphemeralOptions | None = None, **keywords: Unpack[OptionKeywords]
+    ) -> None:
+        """Declare a `Background`, which needs no body: it runs whatever function it is given."""
+        chosen = self._options(name, options, keywords)
+        Background(options=chosen)  # it does not understand every option
+
+        def make(_: _Body) -> _Any:
+            return Background(options=chosen)
+
+        self._add(name, Background, make, background, None, chosen)
+
     def coordinator(
         self, name: str, /, *, options: EphemeralOptions | None = None, **keywords: Unpack[OptionKeywords]
     ) -> Callable[[F], F]:
@@ -253,7 +273,7 @@ class CoordinatorRegistry:
 
     @staticmethod
     def _options(name: object, options: EphemeralOptions | None, keywords: OptionKeywords) -> EphemeralOptions:
-        label = as_label("name", name, optional=False)
+        label = as_text("name", name)
         chosen = EphemeralOptions.of(options, keywords)
         return chosen if chosen.name is not None else chosen.replace(name=label)
 

@@ -112,19 +112,19 @@ class Draft(Generic[R]):
         self._seen = 0.0
         self._result = _NO_RESULT
 
-    def seal(self) -> OperationSnapshot[R]:
+    def _seal(self) -> OperationSnapshot[R]:
         """Become a snapshot; this object itself, from now on frozen. Repeating it changes nothing."""
         if type(self) is Draft:
             self.__class__ = OperationSnapshot
         return self  # type: ignore[return-value] # a cast would be one call more for each operation
 
-    def copy(self, now: float) -> OperationSnapshot[R]:
+    def _copy(self, now: float) -> OperationSnapshot[R]:
         """Return a snapshot of how things are at the monotonic time `now`."""
         duplicate: Draft[R] = Draft.__new__(Draft)
         for slot in Draft.__slots__:
             setattr(duplicate, slot, getattr(self, slot))
         duplicate._seen = now
-        return duplicate.seal()
+        return duplicate._seal()
 
 
 class OperationSnapshot(Draft[R]):
@@ -274,7 +274,7 @@ def _restored(fields: dict[str, Any]) -> OperationSnapshot[Any]:
         setattr(draft, name, value)
     draft.metadata = as_frozen(draft.metadata)
     draft._result = _NO_RESULT
-    return draft.seal()
+    return draft._seal()
 
 
 def _changed(snapshot: OperationSnapshot[R], name: str, value: object) -> OperationSnapshot[R]:

@@ -72,6 +72,7 @@ class OperationWindow:
         "_clock",
         "_closed",
         "_context",
+        "_doomed",
         "_ended",
         "_holds",
         "_lifetime",
@@ -107,6 +108,7 @@ class OperationWindow:
         self._ended: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self._aside: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self.pinned: set[int] = set()
+        self._doomed: set[int] = set()
         self._holds: dict[int, _Hold] = {}
         self._unpinned = 0
         self._closed = False
@@ -146,6 +148,9 @@ class OperationWindow:
             self._unpinned += 1
         if self._closed:
             self.close()
+            return
+        if self._doomed and snapshot.id in self._doomed:
+            self.kill(snapshot.id)
             return
         while self._unpinned > self._most:
             self._drop_oldest(now)
@@ -272,6 +277,41 @@ class OperationWindow:
         self._left(held.pop(operation_id), reason, self._clock.monotonic())
         return True
 
+    def kill(self, operation_id: int) -> bool:
+        """Forget an operation, pinned or not: now if it has ended, else in the moment it ends; False if not held."""
+        if self.live(operation_id) is not None:
+            self._doomed.add(operation_id)
+            return True
+        self._doomed.discard(operation_id)
+        for failure in self.failures:
+            if failure.id == operation_id:
+                self.failures.remove(failure)
+                break
+        return self.evict(operation_id, FinalizationReason.KILLED)
+
+    # Its bounds.
+
+    @property
+    def limit(self) -> int | None:
+        """Return how many ended operations are remembered; `None` is no limit."""
+        return None if self._most == float("inf") else int(self._most)
+
+    @property
+    def lifetime(self) -> float | None:
+        """Return for how many seconds an ended operation is remembered; `None` is no limit."""
+        return self._lifetime
+
+    def resize(self, limit: int | None, lifetime: float | None) -> None:
+        """Change the bounds, and forget at once what is outside."""
+        self._lifetime = lifetime
+        self._most = float("inf") if limit is None else limit
+        self._longest = float("inf") if lifetime is None else lifetime
+        now = self._clock.monotonic()
+        self.expire()
+        while self._unpinned > self._most:
+            self._drop_oldest(now)
+        self._arm(now)
+
     # What leaves.
 
     def expire(self) -> None:
@@ -300,6 +340,7 @@ class OperationWindow:
 
     def _forget(self) -> None:
         self.echoes.clear()
+        self._doomed.clear()
         self._results.clear()
         self.failures.clear()
         self.disarm()

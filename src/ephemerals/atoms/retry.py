@@ -49,8 +49,8 @@ class RetryPolicy:
     the first attempt none begins.
 
     >>> policy = RetryPolicy(attempts=4, initial=1, jitter=False)
-    >>> [policy.delay_after(OSError(), attempt, elapsed=0.0) for attempt in (1, 2, 3, 4)]
-    [1.0, 2.0, 4.0, None]
+    >>> print(*(policy.delay_after(OSError(), attempt, elapsed=0.0) for attempt in (1, 2, 3, 4)))
+    1.0 2.0 4.0 None
     """
 
     attempts: int | None = 3

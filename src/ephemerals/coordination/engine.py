@@ -37,6 +37,7 @@ from .responsibility import acknowledged
 from .retrying import Retrying
 from .settlement import Settlement
 from .signalling import Signalling
+from .stable_key import StableKeys
 from .start_limit import StartLimit
 from .waits import Waits
 
@@ -73,6 +74,7 @@ class Engine:
         "_hashes_keys",
         "_inherits_context",
         "_keeps_results",
+        "_keys",
         "_limit",
         "_make_schedule",
         "_results_ttl",
@@ -139,6 +141,7 @@ class Engine:
         self.execution = Execution(self)
         self.settlement = Settlement(self, keeps_results=self._keeps_results)
         self.waits = Waits(self)
+        self._keys = StableKeys()
         self.retrying = None if options.retry is None else Retrying(options.retry, self.clock, self._readmit)
         self.start_limit = None if options.limiter is None else StartLimit(options.limiter, self._schedule_pump)
         self._limit = options.max_concurrency
@@ -179,6 +182,7 @@ class Engine:
             item,
             contextvars.copy_context() if self._inherits_context else _fresh_context(),
             key,
+            None if key is None else self._keys.of(key),
             hashed_key(key) if self._hashes_keys and key is not None else key,
             lane,
             timeout or self._timeout,
@@ -232,7 +236,7 @@ class Engine:
 
     def enqueue_nowait(self, operation: Operation[Any]) -> bool:
         """Accept an operation if there is room or room can be made by dropping; tell whether it was accepted."""
-        if not self.admission.has_room(operation) and not (
+        if not self._has_room_now(operation) and not (
             self.options.overflow == "drop_oldest" and self._drop_for(operation)
         ):
             self.counts.rejected += 1
@@ -240,6 +244,15 @@ class Engine:
             return False
         self.accept(operation)
         return True
+
+    def _has_room_now(self, operation: Operation[Any]) -> bool:
+        """Tell whether an operation that does not wait may come in: what is about to start takes nobody's room."""
+        if self.admission.has_room(operation):
+            return True
+        if self.is_paused or self.start_limit is not None or self.signalling.is_holding:
+            return False
+        free = self._limit - len(self.window.running)
+        return free > 0 and self.admission.has_room(operation, self.schedule.ready(free))
 
     def accept(self, operation: Operation[Any]) -> None:
         """Take an operation in; from here on it ends in exactly one final state."""
@@ -272,7 +285,7 @@ class Engine:
 
     def _drop_for(self, operation: Operation[Any]) -> bool:
         """Cancel those that wait longest, where the newcomer wants to be, until it has room."""
-        while not self.admission.has_room(operation):
+        while not self._has_room_now(operation):
             compartment: Hashable | None = None
             if self.schedule.has_compartments:
                 compartment = self.admission.compartment_without_room(operation)
@@ -386,6 +399,8 @@ class Engine:
             return False
         if self.is_orphaned:
             self.leave_loop()
+        elif not self.is_on_own_loop and self.loop is not None and self.loop.is_running():
+            self.on_own_loop(self.cancel_one, operation)  # a body in a thread asks
         elif operation._status is _PENDING:
             self.settlement.withdraw(operation, None)
         else:

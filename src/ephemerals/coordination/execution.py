@@ -17,7 +17,7 @@ from ephemerals.operation import _current
 from ephemerals.snapshot import OperationStatus
 
 from .deadlines import Deadlines
-from .pools import ProcessPool, ThreadPool
+from .pools import ThreadPool
 from .retrying import mark_retried
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ephemerals.operation import Operation
 
     from .engine import Engine
+    from .pools import Pool
 
 __all__ = ["Execution", "raise_in_loop"]
 
@@ -64,7 +65,7 @@ class Execution:
         self._starting: list[Operation[Any]] = []
         self._task_factory: object = None
         self.deadlines = Deadlines(engine.options.clock, self._time_out)
-        self.pool = ProcessPool() if engine.body.kind == "process" else ThreadPool()
+        self.pool: Pool = _process_pool() if engine.body.kind == "process" else ThreadPool()
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Get ready to start some operations on a loop."""
@@ -205,3 +206,9 @@ def raise_in_loop(loop: asyncio.AbstractEventLoop, error: BaseException) -> None
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def _process_pool() -> Pool:
+    from .process_pool import ProcessPool  # with multiprocessing, for those who use processes
+
+    return ProcessPool()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ephemerals.errors import DuplicateName, InvalidOption, InvalidOptionType, UnknownLane
-from ephemerals.options import as_count, as_label, as_patterns
+from ephemerals.options import as_count, as_patterns, as_text
 
 from .schedule import FifoSchedule, KeyCompartment, KeyedSchedule, KeyTable
 
@@ -43,7 +43,7 @@ class Lane:
 
     def __post_init__(self) -> None:
         """Validate."""
-        as_label("Lane.name", self.name, optional=False)
+        as_text("Lane.name", self.name)
         for option in ("weight", "max_pending", "max_concurrency"):
             if getattr(self, option) is not None:
                 as_count(f"Lane.{option}", getattr(self, option))
@@ -81,6 +81,13 @@ class LaneState:
         if not self.pending or (limit is not None and self.active >= limit):
             return False
         return self.deferral is None or not self.deferral.holds_back()
+
+    def ready(self, free: int) -> int:
+        """Return how many of its items could take `free` slots."""
+        limit = self.lane.max_concurrency
+        if self.deferral is not None and self.deferral.is_holding:
+            return 0
+        return self.schedule.ready(free if limit is None else max(0, min(free, limit - self.active)))
 
     def pop(self) -> Operation[Any] | None:
         """Give out its next item."""
@@ -154,14 +161,18 @@ class LaneSchedule:
         """Give out the next operation that may start; `None` if there is none."""
         return self._pop_weighted() if self._weighted else self._pop_strict()
 
+    def ready(self, free: int) -> int:
+        """Return how many would be given out, one after the other, while `free` slots are."""
+        return min(free, sum(each.ready(free) for each in self._lanes))
+
     def finished(self, operation: Operation[Any]) -> None:
         """Note that an operation given out has ended."""
         state = self.lane(operation.lane)
         state.active -= 1
         if self._table is None:
             return
-        self._table.finish(operation.key)
-        self._offer_place(operation.key)
+        self._table.finish(operation._key)
+        self._offer_place(operation._key)
 
     def held(self, operation: Operation[Any]) -> None:
         """Note that an operation given out is pending again, outside the schedule; its lane's slot is free."""
@@ -173,7 +184,7 @@ class LaneSchedule:
         state.pending += 1
         state.schedule.readmit(operation)
         if self._table is not None:
-            self._offer_place(operation.key)
+            self._offer_place(operation._key)
 
     def withdrawn(self, operation: Operation[Any]) -> None:
         """Note that an operation not yet given out is no longer pending."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from ephemerals.errors import OperationFailed
 from ephemerals.failure import ErrorInfo, kept_form, qualified_name
 from ephemerals.ids import format_id
 from ephemerals.snapshot import OperationStatus
@@ -66,13 +67,19 @@ class Settlement:
             engine.wake()
 
     def fail(self, operation: Operation[Any], error: BaseException, *, travels_on: bool = False) -> None:
-        """Settle a running operation as failed: describe the error, hand it to those who wait, keep a released form.
-
-        If it is to be tried again, it waits for that instead.
-        """
-        engine = self._engine
-        if operation.id not in engine.window.running:
+        """Settle a running operation as failed, unless it is to be tried again: then it waits for that instead."""
+        if operation.id not in self._engine.window.running:
             return
+        try:
+            self._fail(operation, error, travels_on=travels_on)
+        except Exception as trouble:  # noqa: BLE001 - an exception of the user may raise whatever is asked of it
+            text = f"operation {format_id(operation.id)} raised an exception that cannot be described"
+            log(logging.WARNING, "%s: that raises %s", text, type(trouble).__name__)
+            self._fail(operation, OperationFailed(text, operation.id, "unknown"), travels_on=travels_on)
+
+    def _fail(self, operation: Operation[Any], error: BaseException, *, travels_on: bool) -> None:
+        """Describe the error, hand it to those who wait, keep a released form."""
+        engine = self._engine
         if isinstance(error, Exception) and self._goes_on(operation, error):
             return
         detail = engine.options.error_detail
@@ -185,7 +192,7 @@ class Settlement:
             self._wake(operation, None)
         if window.pinned:
             draft.is_pinned = operation.id in window.pinned
-        snapshot = draft.seal()
+        snapshot = draft._seal()
         if status is _FAILED:
             window.failures.append(snapshot)
         if self.listeners:

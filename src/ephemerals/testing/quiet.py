@@ -1,7 +1,7 @@
 """The check that a coordinator has left nothing behind: no task, timer, waiter, key or thread.
 
-What is left the coordinator's engine says itself (`leftovers()`); the tasks of the running loop are looked
-at here.
+What is left the coordinator's engine says itself (`leftovers()`), and so do the other things that hold something; the
+tasks of the running loop are looked at here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ephemerals.options import as_seconds
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["HasEngine", "HasLeftovers", "assert_becomes_quiet", "assert_quiet"]
+__all__ = ["HasEngine", "HasLeftovers", "HidesLeftovers", "assert_becomes_quiet", "assert_quiet"]
 
 _STEP = 0.01
 
@@ -29,6 +29,13 @@ class HasLeftovers(Protocol):
         ...
 
 
+@runtime_checkable
+class HidesLeftovers(Protocol):
+    """The same for a class whose users have no business with it."""
+
+    def _leftovers(self) -> Mapping[str, int]: ...
+
+
 class HasEngine(Protocol):
     """A coordinator: its engine counts for it."""
 
@@ -38,7 +45,7 @@ class HasEngine(Protocol):
         ...
 
 
-Coordinator: TypeAlias = HasLeftovers | HasEngine
+Coordinator: TypeAlias = HasLeftovers | HidesLeftovers | HasEngine
 
 
 def assert_quiet(*coordinators: Coordinator) -> None:
@@ -65,7 +72,7 @@ async def assert_becomes_quiet(*coordinators: Coordinator, within: float = 1.0) 
 def _left(coordinators: tuple[Coordinator, ...]) -> Iterator[str]:
     for coordinator in coordinators:
         name = getattr(coordinator, "name", None) or type(coordinator).__name__
-        for kind, count in _asked(coordinator).leftovers().items():
+        for kind, count in _counts(coordinator).items():
             if count:
                 yield f"{name}: {count} {kind}"
     try:
@@ -80,8 +87,10 @@ def _left(coordinators: tuple[Coordinator, ...]) -> Iterator[str]:
         yield f"running loop: task {name!r}"
 
 
-def _asked(coordinator: Coordinator) -> HasLeftovers:
+def _counts(coordinator: Coordinator) -> Mapping[str, int]:
+    if isinstance(coordinator, HidesLeftovers):
+        return coordinator._leftovers()
     asked = coordinator if isinstance(coordinator, HasLeftovers) else getattr(coordinator, "engine", None)
     if not isinstance(asked, HasLeftovers):
         raise InvalidOptionType("coordinators", coordinator, "coordinators, or others that count their leftovers()")
-    return asked
+    return asked.leftovers()
