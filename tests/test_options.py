@@ -59,7 +59,7 @@ WRONG = [
         for value in (-1, math.inf, math.nan, "5", None, True, timedelta(seconds=-1))
     ),
     *((name, value, allowed) for name, allowed in CHOICES.items() for value in ("", "other", None, 1, ["wait"])),
-    *((name, value, "a function, or None") for name in CALLBACKS for value in (1, "print", ["print"])),
+    *((name, value, "that can be called as ") for name in CALLBACKS for value in (1, "print", ["print"])),
     *((name, value, "signal patterns") for name in PATTERNS for value in (1, [1], b"a.*", {"a.*": 1}, None)),
     *((name, value, "not empty") for name in PATTERNS for value in ("", " , ", ["a", ""])),
     ("name", 1, "a text, or None"),

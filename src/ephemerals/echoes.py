@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from .clock import utc
+from .errors import shown_fields
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -40,6 +41,10 @@ class Echo:
     signals: tuple[SignalEvent, ...]
     reason: FinalizationReason
     left_at: datetime
+
+    def __repr__(self) -> str:
+        """Show all fields, whatever the text of a key does."""
+        return shown_fields(self)
 
 
 _Record = tuple[

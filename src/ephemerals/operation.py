@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections import deque
 from contextvars import ContextVar
+from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast, overload
 
-from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped
+from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped, shown
 from .failure import kept_form
 from .ids import format_id
 from .options import as_count
@@ -409,6 +410,8 @@ def _freeze(value: Any, budget: list[int], depth: int) -> Any:
     if isinstance(value, str):
         budget[0] -= len(value)
         return value
+    if isinstance(value, float) and not isfinite(value):
+        raise InvalidOption("metadata", value, "numbers that JSON knows, which are finite")
     if value is None or isinstance(value, bool | int | float):
         if isinstance(value, int):
             budget[0] -= value.bit_length() // 3
@@ -422,7 +425,7 @@ def _freeze(value: Any, budget: list[int], depth: int) -> Any:
     if hasattr(value, "items"):
         for name in value:
             if not isinstance(name, str):
-                raise InvalidOptionType("metadata", name, "texts as names")
+                raise InvalidOptionType("metadata", f"{{{shown(name)}: …}}", "texts as names")
             budget[0] -= len(name)
         return MappingProxyType({name: _freeze(each, budget, depth + 1) for name, each in value.items()})
     allowed = "JSON-like values: text, numbers, True, False, None, lists and mappings of them"

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 import os
+import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from .clock import Clock, system_clock
 from .errors import InvalidOption, InvalidOptionType, closest
+from .functions import as_callback
 from .policies import Limits, Retries
 
 if TYPE_CHECKING:
@@ -84,6 +87,8 @@ def as_count(option: str, value: object, *, least: int = 1) -> int:
         raise InvalidOptionType(option, value, allowed)
     if value < least:
         raise InvalidOption(option, value, allowed)
+    if value > sys.maxsize:
+        raise InvalidOption(option, value, f"an int from {least} to {sys.maxsize}")
     return value
 
 
@@ -93,7 +98,7 @@ def as_seconds(option: str, value: object, *, zero: bool = False) -> float:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = as_float(value)
     else:
         raise InvalidOptionType(option, value, allowed)
     if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
@@ -101,18 +106,19 @@ def as_seconds(option: str, value: object, *, zero: bool = False) -> float:
     return seconds
 
 
+def as_float(number: float) -> float:
+    """Return a number as a float, infinite if it is too large for one."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
 def as_choice(option: str, value: object, choices: tuple[str, ...]) -> str:
     """Return `value` if it is one of `choices`."""
     if value not in choices:
         raise InvalidOption(option, value, "one of " + ", ".join(map(repr, choices)))
     return str(value)
-
-
-def as_callback(option: str, value: object) -> object:
-    """Return `value` if it can be called."""
-    if not callable(value):
-        raise InvalidOptionType(option, value, "a function, or None")
-    return value
 
 
 def as_patterns(option: str, value: object) -> tuple[str, ...]:
@@ -131,19 +137,45 @@ def as_patterns(option: str, value: object) -> tuple[str, ...]:
     return patterns
 
 
-def _as_flag(option: str, value: object) -> bool:
+def as_aware(option: str, value: object) -> datetime:
+    """Return `value` if it is a datetime that says of which time zone it is."""
+    allowed = "a datetime with a time zone, or None"
+    if not isinstance(value, datetime):
+        raise InvalidOptionType(option, value, allowed)
+    if value.utcoffset() is None:
+        raise InvalidOption(option, value, allowed)
+    return value
+
+
+def as_flag(option: str, value: object) -> bool:
+    """Return `value` if it is `True` or `False`."""
     if not isinstance(value, bool):
         raise InvalidOptionType(option, value, "True or False")
     return value
 
 
 def as_text(option: str, value: object) -> str:
-    """Return `value` if it is a text that is not empty."""
+    """Return `value` if it is a text to call something by: not empty, and fit for one line of a log."""
     if not isinstance(value, str):
         raise InvalidOptionType(option, value, "a text")
     if not value.strip():
         raise InvalidOption(option, value, "a text that is not empty")
+    if any(unicodedata.category(each) in _BREAKS_LINES for each in value):
+        raise InvalidOption(option, value, "a text without line breaks and other control characters")
     return value
+
+
+_BREAKS_LINES: Final = frozenset({"Cc", "Zl", "Zp"})
+
+
+def as_factor(option: str, value: object, allowed: str = "a number above 0") -> float:
+    """Return `value` as a float if it is a finite number above 0."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidOptionType(option, value, allowed)
+    number = as_float(value)
+    if not math.isfinite(number) or number <= 0:
+        raise InvalidOption(option, value, allowed)
+    return number
 
 
 def _as_name(option: str, value: object) -> str:
@@ -189,6 +221,10 @@ def _seconds(*, zero: bool = False) -> _Check:
 
 def _choice(*choices: str) -> _Check:
     return lambda option, value: as_choice(option, value, choices)
+
+
+def _callback(*parameters: str, takes_async: bool = False) -> _Check:
+    return lambda option, value: as_callback(option, value, *parameters, takes_async=takes_async)
 
 
 def _option(default: object, check: _Check, *, optional: bool = False) -> Any:
@@ -278,7 +314,7 @@ class EphemeralOptions:
     max_concurrency_per_key: int = _option(1, _count())
     max_pending: int | None = _option(1000, _count(), optional=True)
     overflow: Literal["wait", "reject", "drop_oldest"] = _option("wait", _choice("wait", "reject", "drop_oldest"))
-    fair_scheduling: bool = _option(default=False, check=_as_flag)
+    fair_scheduling: bool = _option(default=False, check=as_flag)
     fair_scheduling_threshold: int = _option(10, _count())
     starvation_limit: int | None = _option(None, _count(), optional=True)
     operation_timeout: float | None = _option(None, _seconds(), optional=True)
@@ -293,15 +329,19 @@ class EphemeralOptions:
     echo_retention: float = _option(60.0, _seconds(zero=True))
     echo_capacity: int = _option(256, _count(0))
     on_finalized: Callable[[OperationSnapshot[Any], FinalizationReason], object] | None = _option(
-        None, as_callback, optional=True
+        None, _callback("snapshot", "reason"), optional=True
     )
-    on_sample: Callable[[WindowView], object] | None = _option(None, as_callback, optional=True)
+    on_sample: Callable[[WindowView], object] | None = _option(None, _callback("window"), optional=True)
     sample_interval: float = _option(1.0, _seconds(zero=True))
     error_detail: Literal["type", "message", "exception"] = _option("message", _choice("type", "message", "exception"))
     key_privacy: Literal["plain", "hashed"] = _option("plain", _choice("plain", "hashed"))
     signals: SignalSink | None = _option(None, _as_sink, optional=True)
-    on_signal: Callable[[SignalEvent], object] | None = _option(None, as_callback, optional=True)
-    on_signal_retracted: Callable[[SignalEvent], object] | None = _option(None, as_callback, optional=True)
+    on_signal: Callable[[SignalEvent], object] | None = _option(
+        None, _callback("event", takes_async=True), optional=True
+    )
+    on_signal_retracted: Callable[[SignalEvent], object] | None = _option(
+        None, _callback("event", takes_async=True), optional=True
+    )
     cancel_on_signals: tuple[str, ...] = _option((), as_patterns)
     defer_on_signals: tuple[str, ...] = _option((), as_patterns)
     resume_on_signals: tuple[str, ...] = _option((), as_patterns)
@@ -321,7 +361,8 @@ class EphemeralOptions:
             value = keywords[name]  # type: ignore[literal-required]  # the names are the dataclass's own
             object.__setattr__(self, name, None if value is None and optional else check(name, value))
         for unknown in keywords.keys() - _CHECKS.keys():
-            message = f"there is no option named {unknown!r}{closest(unknown, _CHECKS)}"
+            meant = f"; did you mean {_MEANT[unknown]!r}?" if unknown in _MEANT else closest(unknown, _CHECKS)
+            message = f"there is no option named {unknown!r}{meant}"
             raise TypeError(message)
 
     @classmethod
@@ -342,3 +383,15 @@ class EphemeralOptions:
 _CHECKS: Final[dict[str, tuple[_Check, bool, Any]]] = {
     each.name: (each.metadata["check"], each.metadata["optional"], each.default) for each in fields(EphemeralOptions)
 }
+
+_MEANT: Final = {
+    "timeout": "operation_timeout",
+    "concurrency": "max_concurrency",
+    "max_workers": "max_concurrency",
+    "workers": "max_concurrency",
+    "retries": "retry",
+    "ttl": "max_operation_lifetime",
+    "maxsize": "max_pending",
+    "max_queue_size": "max_pending",
+}
+"""What somebody means by names that other libraries have for these options."""

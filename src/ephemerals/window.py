@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .echoes import EchoStore, FinalizationReason
 from .errors import PinLimitReached
+from .ids import as_id
 from .snapshot import OperationSnapshot, OperationStatus, with_pin, without_result
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class WindowView:
 
     def get(self, operation_id: int) -> OperationSnapshot[Any] | None:
         """Return one operation's snapshot; `None` if the window does not hold it."""
-        return self._window.get(operation_id)
+        return self._window.get(as_id(operation_id))
 
 
 class _Hold:

@@ -73,8 +73,3 @@ def test_it_may_become_quiet_within_a_time():
         assert VirtualClock.current().monotonic() == pytest.approx(1050, abs=0.1)
 
     run(main())
-
-
-def test_what_cannot_be_asked_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="engine"):
-        assert_quiet(object())

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from ephemerals.coordination import Background, Call
 from ephemerals.coordination.call import checked
 from ephemerals.errors import InvalidOption
-from ephemerals.options import EphemeralOptions, as_callback, as_count
+from ephemerals.functions import as_callback
+from ephemerals.options import EphemeralOptions, as_count
 from ephemerals.signals import Pattern
 from ephemerals.snapshot import OperationStatus
 
@@ -112,7 +113,7 @@ class Escalator:
             raise InvalidOption("targets", targets, "at least one target, by name")
         self._pattern = Pattern.of(pattern)
         if when is not None:
-            as_callback("when", when)
+            as_callback("when", when, "event")
         self._when = when
         self._sink = sink
         self._targets = {name: _Target(name, checked(function, "targets")) for name, function in targets.items()}

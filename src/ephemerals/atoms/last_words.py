@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ephemerals.coordination import WorkCoordinator
-from ephemerals.coordination.body import function_name
 from ephemerals.echoes import Echo, EchoStore
 from ephemerals.errors import CoordinatorError
-from ephemerals.options import EphemeralOptions, as_callback, as_count, as_seconds
+from ephemerals.functions import as_callback, function_name
+from ephemerals.options import EphemeralOptions, as_count, as_seconds
 from ephemerals.signals import Pattern
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class LastWords:
         self._capture = None if capture is None else Pattern.of(capture)
         self._activate = None if activate is None else Pattern.of(activate)
         if only is not None:
-            as_callback("only", only)
+            as_callback("only", only, "echo")
         self._only = only
         self._grace = None if grace is None else as_seconds("grace", grace, zero=True)
         chosen = EphemeralOptions.of(options, keywords)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from ephemerals.coordination import Background
 from ephemerals.coordination.alarm import Alarm
-from ephemerals.coordination.body import function_name
 from ephemerals.errors import DuplicateName, InvalidOption, InvalidOptionType
-from ephemerals.options import EphemeralOptions, as_callback, as_seconds
+from ephemerals.functions import as_callback, function_name
+from ephemerals.options import EphemeralOptions, as_seconds
 
 from .job_runs import JobRuns
 from .planned_job import PlannedJob, ScheduledStatistics
@@ -81,7 +81,7 @@ class Scheduled:
             chosen = chosen.replace(max_concurrency=_CONCURRENCY)
         self._clock = chosen.clock
         self._max_sleep = None if max_sleep is None else as_seconds("max_sleep", max_sleep)
-        as_callback("random", random)
+        as_callback("random", random, optional=False)
         self.coordinator = Background(options=chosen.replace(name=chosen.name or "scheduled", context="fresh"))
         self.coordinator.engine.listen(on_closed=self._stop)
         self._runs = JobRuns(self.coordinator, self._clock, random)

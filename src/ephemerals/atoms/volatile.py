@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ephemerals.coordination.coordinator import Coordinator
 from ephemerals.errors import InvalidOptionType
-from ephemerals.options import as_callback
+from ephemerals.functions import as_callback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -51,7 +51,7 @@ class Volatile:
         if not isinstance(coordinator, Coordinator):
             raise InvalidOptionType("coordinator", f"<{type(coordinator).__qualname__}>", "a coordinator")
         if when is not None:
-            as_callback("when", when)
+            as_callback("when", when, "event")
         self._when = when
         self._engine = weakref.ref(coordinator.engine)
         self._killed = 0

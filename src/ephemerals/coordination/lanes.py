@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ephemerals.errors import DuplicateName, InvalidOption, InvalidOptionType, UnknownLane
-from ephemerals.options import as_count, as_patterns
+from ephemerals.options import as_count, as_patterns, as_text
 
 from .schedule import FifoSchedule, KeyCompartment, KeyedSchedule, KeyTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from ephemerals.operation import Operation
 
@@ -41,15 +43,21 @@ class Lane:
 
     def __post_init__(self) -> None:
         """Validate."""
-        if not isinstance(self.name, str):
-            raise InvalidOptionType("Lane.name", self.name, "a text")
-        if not self.name.strip():
-            raise InvalidOption("Lane.name", self.name, "a text that is not empty")
+        as_text("Lane.name", self.name)
         for option in ("weight", "max_pending", "max_concurrency"):
             if getattr(self, option) is not None:
                 as_count(f"Lane.{option}", getattr(self, option))
         for option in ("cancel_on_signals", "defer_on_signals"):
             object.__setattr__(self, option, as_patterns(f"Lane.{option}", getattr(self, option)))
+
+
+def as_lanes(lanes: object) -> tuple[Lane, ...]:
+    """Return lanes as a tuple, if they come in an order."""
+    allowed = "Lane objects in a list or tuple, the highest first"
+    unordered = isinstance(lanes, str | bytes | AbstractSet | Mapping)
+    if unordered or not isinstance(lanes, Iterable):
+        raise InvalidOptionType("lanes", lanes, allowed)
+    return tuple(lanes)
 
 
 class LaneState:
@@ -116,7 +124,7 @@ class LaneSchedule:
             if not isinstance(lane, Lane):
                 raise InvalidOptionType("lanes", lane, "Lane objects")
             if lane.name in self._by_name:
-                raise DuplicateName("lane", lane.name)
+                raise DuplicateName("lane", lane.name, "lanes")
             self._by_name[lane.name] = LaneState(lane, make_schedule(lane.name))
         self._lanes = tuple(self._by_name.values())
         weights = {lane.weight is not None for lane in lanes}

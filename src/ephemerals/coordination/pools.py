@@ -70,7 +70,7 @@ class Pool:
             self._size = size
         _busy[loop] = _busy.get(loop, 0) + 1
         try:
-            self._submit(loop, function, box, settle)
+            self._submit(loop, function, box, settle, operation.id)
         except BaseException:
             _busy[loop] -= 1
             raise
@@ -106,7 +106,12 @@ class Pool:
         raise NotImplementedError
 
     def _submit(
-        self, loop: asyncio.AbstractEventLoop, function: Callable[..., Any], box: list[Any], settle: Any
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[..., Any],
+        box: list[Any],
+        settle: Any,
+        operation_id: int,
     ) -> None:
         raise NotImplementedError
 
@@ -120,7 +125,12 @@ class ThreadPool(Pool):
         return ThreadPoolExecutor(max_workers=size, thread_name_prefix="ephemerals")
 
     def _submit(
-        self, loop: asyncio.AbstractEventLoop, function: Callable[..., Any], box: list[Any], settle: Any
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[..., Any],
+        box: list[Any],
+        settle: Any,
+        operation_id: int,  # noqa: ARG002 - processes need it
     ) -> None:
         assert self._executor is not None
         self._executor.submit(_call, loop, contextvars.copy_context(), function, box, settle)

@@ -13,10 +13,9 @@ from contextvars import copy_context
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
+from ephemerals.functions import function_name, is_coroutine_function
 from ephemerals.signals import Pattern, Subscription
 from ephemerals.signals.async_handlers import AsyncHandlers
-
-from .body import function_name, is_coroutine_function
 
 if TYPE_CHECKING:
     import asyncio

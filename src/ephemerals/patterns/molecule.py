@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ephemerals.coordination.body import function_name
 from ephemerals.coordination.call import checked
 from ephemerals.errors import DuplicateName, InvalidOption
-from ephemerals.options import as_callback, as_seconds, as_text
+from ephemerals.functions import as_callback, function_name
+from ephemerals.options import as_seconds, as_text
 from ephemerals.signals import Pattern
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Molecule:
         self.name = as_text("name", name)
         self.trigger = Pattern.of(trigger)
         if when is not None:
-            as_callback("when", when)
+            as_callback("when", when, "event")
         self.when = when
         self.steps: tuple[Step, ...] = ()
         for step in steps:

@@ -25,7 +25,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast
 
 from ephemerals.errors import DuplicateName, InvalidOptionType
-from ephemerals.options import as_callback
+from ephemerals.functions import as_callback
 from ephemerals.options import as_count as as_number
 
 from .delivery import running_loop
@@ -103,7 +103,7 @@ class Stages:
         self._max_queued = as_count("max_queued", max_queued)
         self._on_finished = on_finished
         if on_finished is not None:
-            as_callback("on_finished", on_finished)
+            as_callback("on_finished", on_finished, "report")
         self._isolation = Isolation(None)
         self._stages: dict[str, Stage] = {}
         self._runs: dict[Run, None] = {}  # all that have not ended, oldest first

@@ -9,6 +9,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from ephemerals.errors import InvalidOption, InvalidOptionType
+from ephemerals.options import as_seconds
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -50,7 +53,7 @@ def assert_quiet(*coordinators: Coordinator) -> None:
 
     A task counts as the library's if its name begins with "ephemerals"; the current task is left out. The
     message lists everything that is left, with its count. Without a running loop, and in a thread, only the
-    coordinators are asked.
+    coordinators are asked, and there must be one.
     """
     left = list(_left(coordinators))
     if left:
@@ -60,7 +63,7 @@ def assert_quiet(*coordinators: Coordinator) -> None:
 async def assert_becomes_quiet(*coordinators: Coordinator, within: float = 1.0) -> None:
     """Assert that the coordinators are quiet within so many seconds of the loop's time (virtual or real)."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + within
+    deadline = loop.time() + as_seconds("within", within, zero=True)
     while list(_left(coordinators)) and loop.time() < deadline:  # noqa: ASYNC110 - no event says it
         await asyncio.sleep(_STEP)
     assert_quiet(*coordinators)
@@ -75,6 +78,8 @@ def _left(coordinators: tuple[Coordinator, ...]) -> Iterator[str]:
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
+        if not coordinators:
+            raise InvalidOption("coordinators", (), "at least one where no loop runs, or nothing is asserted") from None
         return
     current = asyncio.current_task(loop)
     names = (task.get_name() for task in asyncio.all_tasks(loop) if task is not current)
@@ -85,4 +90,7 @@ def _left(coordinators: tuple[Coordinator, ...]) -> Iterator[str]:
 def _counts(coordinator: Coordinator) -> Mapping[str, int]:
     if isinstance(coordinator, HidesLeftovers):
         return coordinator._leftovers()
-    return coordinator.leftovers() if isinstance(coordinator, HasLeftovers) else coordinator.engine.leftovers()
+    asked = coordinator if isinstance(coordinator, HasLeftovers) else getattr(coordinator, "engine", None)
+    if not isinstance(asked, HasLeftovers):
+        raise InvalidOptionType("coordinators", coordinator, "coordinators, or others that count their leftovers()")
+    return asked.leftovers()
