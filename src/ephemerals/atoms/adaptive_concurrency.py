@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ephemerals.errors import InvalidOption
-from ephemerals.options import as_callback, as_count, as_seconds
+from ephemerals.functions import as_callback
+from ephemerals.options import as_count, as_seconds
 
 from .gradient import Gradient, Round
 from .throttling import is_throttled
@@ -91,7 +92,7 @@ class AdaptiveConcurrency:
             raise InvalidOption("minimum", minimum, f"at most maximum={maximum}")
         if not 0 < cut < 1:
             raise InvalidOption("cut", cut, "a factor between 0 and 1")
-        as_callback("complains", complains)
+        as_callback("complains", complains, "error", optional=False)
         self._complains, self._cut = complains, cut
         self._cooldown = as_seconds("cooldown", cooldown, zero=True)
         engine = coordinator.engine
@@ -136,8 +137,8 @@ class AdaptiveConcurrency:
     def _learn(self, operation: Operation[Any], error: BaseException | None) -> None:
         engine = self._engine()
         started = operation._draft._started
-        if engine is None or started is None or started < self._changed_at:
-            return  # it began under another limit
+        if engine is None or started is None or started <= self._changed_at:
+            return  # it began under another limit, or with others that did
         if error is not None:
             if self._complains(error):
                 self._complaints += 1
