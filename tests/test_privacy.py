@@ -29,6 +29,7 @@ from ephemerals import (
     ResultCoordinator,
     WorkCoordinator,
 )
+from ephemerals.signals import SignalSink
 from ephemerals.testing import Payload, VirtualClock, assert_forgotten
 
 OPTIONS = {"max_concurrency": 1, "max_operation_lifetime": None, "echo_retention": 1000}
@@ -422,8 +423,7 @@ class TestOtherEnds:
         await self.check(making, end, body=body)
 
     async def test_skipped_because_of_a_signal(self):
-        signals = pytest.importorskip("ephemerals.signals")
-        sink = signals.SignalSink()
+        sink = SignalSink()
         sink.emit("stop")
 
         async def end(coordinator, operation):

@@ -119,7 +119,6 @@ def test_the_page_has_all_the_markers_and_is_written_without_results(tmp_path):
 
 
 def test_the_page_shows_the_plots_of_the_newest_python_and_they_are_the_same_every_time(tmp_path):
-    pytest.importorskip("matplotlib")
     every = [results("3.11"), results("3.13", "uvloop"), results("3.12")]
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):

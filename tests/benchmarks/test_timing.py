@@ -62,8 +62,6 @@ def test_a_coroutine_function_may_say_itself_what_counts():
 
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_the_plan_chooses_the_loop(loop):
-    pytest.importorskip(loop)
-
     async def main():
         return type(asyncio.get_running_loop()).__module__.partition(".")[0]
 
