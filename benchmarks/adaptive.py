@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["Phase", "Trace", "concurrency", "rate"]
 
 
+_REFUSAL = 0.01
+"""Seconds that a refusal takes."""
+
+
 @dataclass(frozen=True)
 class Phase:
     """Let an upstream be so for some seconds: `capacity` calls at once, or a second; each takes `service` seconds."""
@@ -62,6 +66,7 @@ async def concurrency(phases: Sequence[Phase], *, jitter: float = 0.0, refuses: 
 
         async def call(item: int) -> None:
             if refuses and upstream.active_count + upstream.pending_count >= upstream.max_concurrency:
+                await asyncio.sleep(_REFUSAL)
                 raise RetryAfter(0)
             await upstream.run(item)
 

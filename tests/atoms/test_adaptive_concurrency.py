@@ -61,7 +61,7 @@ def test_steps_up_double_and_end_at_the_knee():
 def test_calls_that_have_become_slower_by_themselves_cost_one_cut_only():
     gradient = Gradient()
     rounds(gradient, 1, [lambda limit: 0.1 * max(1, limit / 50)] * 8)
-    assert rounds(gradient, 50, [lambda limit: 0.3 * max(1, limit / 50)] * 3) == [17, 50, 50]
+    assert rounds(gradient, 50, [lambda limit: 0.3 * max(1, limit / 50)] * 2) == [17, 50]
 
 
 def test_with_less_to_do_than_the_limit_allows_nothing_is_learnt():
@@ -96,6 +96,18 @@ async def test_a_complaint_cuts_once_for_all_that_began_before():
         adaptive.close()
         adaptive.close()
     assert_quiet(coordinator, adaptive)
+
+
+async def test_many_that_are_refused_at_once_cut_once():
+    async def body(_):
+        raise RetryAfter(0)
+
+    async with WorkCoordinator(body, max_concurrency=20) as coordinator:
+        adaptive = AdaptiveConcurrency(coordinator)
+        await asyncio.sleep(1)
+        await coordinator.enqueue_many(range(20))
+        await coordinator.join()
+        assert (adaptive.statistics().cut, coordinator.max_concurrency) == (1, 18)
 
 
 async def test_attempts_that_are_retried_are_looked_at_too():

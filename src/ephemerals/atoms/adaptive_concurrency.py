@@ -136,8 +136,8 @@ class AdaptiveConcurrency:
     def _learn(self, operation: Operation[Any], error: BaseException | None) -> None:
         engine = self._engine()
         started = operation._draft._started
-        if engine is None or started is None or started < self._changed_at:
-            return  # it began under another limit
+        if engine is None or started is None or started <= self._changed_at:
+            return  # it began under another limit, or with others that did
         if error is not None:
             if self._complains(error):
                 self._complaints += 1

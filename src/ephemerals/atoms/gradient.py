@@ -140,10 +140,10 @@ class Gradient:
         return here.limit - self._step if self._down else self._up(here.limit)
 
     def _went_down(self, here: _Point, rest: _Point, *, is_above: bool) -> float:
-        if is_above:  # so it helped
-            self._rest, self._down, self._calm = here, False, _PATIENCE  # the next trial goes down again, soon
+        self._calm = _PATIENCE  # the next trial comes soon
+        if is_above:  # so it helped, and more of it may help more
+            self._rest, self._down = here, False
             return here.limit
-        self._rest, self._calm = rest, 0
         return rest.limit
 
     def _went_up(self, here: _Point, rest: _Point, *, is_above: bool) -> float:
