@@ -52,6 +52,8 @@ def locate(version: str) -> Path | None:
 FOUND = {version: folder for version in PYTHONS if (folder := locate(version))}
 MISSING = [version for version in PYTHONS if version not in FOUND]
 PRIMARY = max(FOUND, key=lambda version: [int(part) for part in version.split(".")], default=None)
+# What is measured is measured on the newest, unless Pythons were asked for.
+BENCHED = list(PYTHONS) if os.environ.get("PYTHONS", "").strip() else [PRIMARY or SUPPORTED[-1]]
 # Behind everything else nox would find a shim first, and a shim may not run.
 os.environ["PATH"] = os.pathsep.join([*map(str, FOUND.values()), os.environ["PATH"]])
 os.environ["PIP_DISABLE_PIP_VERSION_CHECK"] = "1"
@@ -102,7 +104,8 @@ def clean_coverage(session: nox.Session) -> None:
 def test(session: nox.Session) -> None:
     """Run the tests against the wheel; arguments go to pytest, and the part they choose is not measured.
 
-    The newest Python runs as many hypothesis examples as the profile says, the others fewer.
+    The newest Python runs as many hypothesis examples as the profile says, the others fewer; and only the newest
+    runs what is marked `heavy`: real servers, real browsers, real translators.
     """
     provide(session, "test")
     install_wheel(session)
@@ -110,12 +113,16 @@ def test(session: nox.Session) -> None:
     if session.python != PRIMARY and PROFILE is None:
         environment["HYPOTHESIS_PROFILE"] = "quick"
     pytest = ["-m", "pytest", *(["--timeout=3600"] if PROFILE == "long" else [])]
+    everything = ["-q", "-n2", "--dist=worksteal"]
+    if session.python != PRIMARY:
+        session.warn(f"real servers, browsers and translators are tested on Python {PRIMARY} only")
+        everything += ["-m", "not heavy"]
     if session.posargs:
         session.run("python", *pytest, *session.posargs, env=environment)
     elif session.python in {PYTHONS[0], PRIMARY}:  # the oldest and the newest take every branch there is
-        session.run("coverage", "run", *pytest, "-q", "-n2", "--dist=worksteal", env=environment)
+        session.run("coverage", "run", *pytest, *everything, env=environment)
     else:
-        session.run("python", *pytest, "-q", "-n2", "--dist=worksteal", env=environment)
+        session.run("python", *pytest, *everything, env=environment)
 
 
 @nox.session(python=False)
@@ -160,14 +167,28 @@ def docs(session: nox.Session) -> None:
     session.run("mkdocs", "build", "--strict", *session.posargs, env={"NO_MKDOCS_2_WARNING": "1"})
 
 
-@nox.session(requires=["wheel"])
+@nox.session(python=BENCHED, requires=["wheel"])
 def bench(session: nox.Session) -> None:
     """Run the benchmarks against the wheel; arguments go to them."""
-    if not (ROOT / "benchmarks" / "__main__.py").exists():
-        session.skip("there are no benchmarks yet")
-    provide(session, "test", "bench")
+    provide(session, "bench")
     install_wheel(session)
     session.run("python", "-m", "benchmarks", *session.posargs)
+
+
+@nox.session(python=BENCHED, requires=["wheel"])
+def instructions(session: nox.Session) -> None:
+    """Count instructions, if valgrind is there."""
+    provide(session, "bench")
+    install_wheel(session)
+    session.run("python", "-m", "benchmarks.instructions", *session.posargs)
+
+
+@nox.session(python=BENCHED, requires=["wheel"])
+def soak(session: nox.Session) -> None:
+    """Let traffic run for ten virtual minutes and two real ones."""
+    provide(session, "bench")
+    install_wheel(session)
+    session.run("python", "-m", "benchmarks.soak", *session.posargs)
 
 
 @nox.session

@@ -217,7 +217,7 @@ def test_what_cannot_be_run_is_refused_with_what_was_expected(make, body, messag
 
 @every_coordinator
 def test_a_coroutine_object_is_closed_and_refused_with_the_corrected_call(make):  # report R4
-    with pytest.raises(InvalidBody, match=r"coroutine object was given \(of_item\).*WorkCoordinator\(translate\)"):
+    with pytest.raises(InvalidBody, match=r"coroutine object was given \(of_item\).*Coordinator\((key, )?translate\)"):
         make(of_item(1))
     gc.collect()  # a coroutine left open would warn, and warnings are errors
 

@@ -27,6 +27,8 @@ FENCED = re.compile(
     r"^(?P<indent> *)```(?P<language>python|pycon)\b[^\n]*\n(?P<code>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
+SHOWN = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)  # by mkdocstrings, on a page of the reference
+NOT_IMPORTED_FROM = {"cli", "coordination"}
 
 
 def run_page(page: Path) -> int:
@@ -71,6 +73,23 @@ def modules() -> list[str]:
     return ["ephemerals", *(module.name for module in found if not module.name.endswith(".__main__"))]
 
 
+def public_packages() -> list[str]:
+    """Return the names of the packages that users import from."""
+    found = (each.name for each in pkgutil.iter_modules(ephemerals.__path__) if each.ispkg)
+    return ["ephemerals", *(f"ephemerals.{name}" for name in found if name not in NOT_IMPORTED_FROM)]
+
+
+def not_shown(package: ModuleType, shown: set[str]) -> set[str]:
+    """Return the public names that no page shows; a package as a whole shows all but those that are modules, too."""
+    names = set(package.__all__)
+    for path in shown:
+        if path.startswith(f"{package.__name__}."):
+            names.discard(path.rpartition(".")[2])
+    if package.__name__ in shown:
+        names &= {each.name for each in pkgutil.iter_modules(package.__path__)}
+    return names
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_code_on_a_page_runs(page: Path) -> None:
     run_page(page)
@@ -80,6 +99,19 @@ def test_the_code_on_a_page_runs(page: Path) -> None:
 def test_the_examples_in_docstrings_are_right(name: str) -> None:
     for example in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name)):
         run_doctest(example)
+
+
+@pytest.mark.parametrize("name", public_packages())
+def test_the_reference_shows_every_public_name(name: str) -> None:
+    shown = {path for page in PAGES for path in SHOWN.findall(page.read_text(encoding="utf-8"))}
+    assert not_shown(importlib.import_module(name), shown) == set()
+
+
+def test_a_name_that_the_reference_does_not_show_is_noticed() -> None:
+    package = importlib.import_module("ephemerals.signals")
+    every = {f"ephemerals.signals.{name}" for name in package.__all__}
+    assert not_shown(package, every - {"ephemerals.signals.SignalSink"}) == {"SignalSink"}
+    assert not_shown(package, {"ephemerals.signals"}) == {"early_exit", "quorum"}  # shown as modules
 
 
 def test_a_wrong_example_is_noticed(tmp_path: Path) -> None:

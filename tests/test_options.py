@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from dataclasses import FrozenInstanceError, fields
 from datetime import timedelta
 
@@ -57,7 +59,7 @@ WRONG = [
         for value in (-1, math.inf, math.nan, "5", None, True, timedelta(seconds=-1))
     ),
     *((name, value, allowed) for name, allowed in CHOICES.items() for value in ("", "other", None, 1, ["wait"])),
-    *((name, value, "a function, or None") for name in CALLBACKS for value in (1, "print", ["print"])),
+    *((name, value, "that can be called as ") for name in CALLBACKS for value in (1, "print", ["print"])),
     *((name, value, "signal patterns") for name in PATTERNS for value in (1, [1], b"a.*", {"a.*": 1}, None)),
     *((name, value, "not empty") for name in PATTERNS for value in ("", " , ", ["a", ""])),
     ("name", 1, "a text, or None"),
@@ -208,3 +210,21 @@ def test_a_name_is_the_coordinators_name_and_by_default_the_bodys():
     assert WorkCoordinator(body, name="mail").name == "mail"
     assert WorkCoordinator(body).name.startswith("body-")
     assert WorkCoordinator(body).name != WorkCoordinator(body).name
+
+
+@pytest.mark.parametrize("option", fields(EphemeralOptions), ids=lambda option: option.name)
+def test_help_says_of_every_option_its_unit_its_default_and_what_none_means(option):
+    described = inspect.getdoc(EphemeralOptions).partition("Attributes:\n")[2]
+    entries = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", described, flags=re.MULTILINE))
+    assert list(entries) == [each.name for each in fields(EphemeralOptions)]
+    sentence = " ".join(entries[option.name].split())
+    assert "default" in sentence
+    assert ("`None`" in sentence) == option.metadata["optional"]
+    if option.name in SPANS_OR_NONE + SPANS_FROM_ZERO:
+        assert "Seconds" in sentence
+    if option.name in CHOICES:
+        for choice in re.findall(r"'(\w+)'", CHOICES[option.name]):
+            assert f'`"{choice}"`' in sentence
+        assert f'`"{option.default}"` (the default)' in sentence
+    elif isinstance(option.default, int | float) and option.name != "max_concurrency":
+        assert re.search(rf"default `?{option.default:g}\b" if option.default is not False else "`False`", sentence)

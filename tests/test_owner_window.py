@@ -128,11 +128,11 @@ async def test_an_idle_window_empties_itself_on_time():
     window.list("ada")
     window.add("bob", made(2))
     await asyncio.sleep(30 * MINUTE)  # the timer fires here, too early for anybody
-    assert window.leftovers() == {"owners": 2, "timers": 1}
+    assert window._leftovers() == {"owners": 2, "timers": 1}
     await asyncio.sleep(30 * MINUTE - 0.01)
-    assert window.leftovers() == {"owners": 2, "timers": 1}
+    assert window._leftovers() == {"owners": 2, "timers": 1}
     await asyncio.sleep(0.02)
-    assert window.leftovers() == {"owners": 0, "timers": 0}
+    assert window._leftovers() == {"owners": 0, "timers": 0}
 
 
 async def test_the_absolute_bound_has_its_timer_too():
@@ -140,9 +140,9 @@ async def test_the_absolute_bound_has_its_timer_too():
     window.add("ada", made(1))
     await asyncio.sleep(2 * HOUR - 0.01)
     window.list("ada")
-    assert window.leftovers()["owners"] == 1
+    assert window._leftovers()["owners"] == 1
     await asyncio.sleep(0.02)
-    assert window.leftovers() == {"owners": 0, "timers": 0}
+    assert window._leftovers() == {"owners": 0, "timers": 0}
 
 
 async def test_one_timer_serves_any_number_of_owners():
@@ -213,7 +213,7 @@ def test_a_window_of_a_module_serves_one_loop_after_another():
     async def main(number):
         window.add("ada", made(number))
         await asyncio.sleep(0.05)
-        assert window.leftovers() == {"owners": 0, "timers": 0}
+        assert window._leftovers() == {"owners": 0, "timers": 0}
 
     asyncio.run(main(1))
 

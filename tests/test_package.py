@@ -46,6 +46,17 @@ def test_the_core_imports_with_nothing_else_installed(tmp_path: Path) -> None:
     assert bare.returncode == 0, bare.stderr
 
 
+def test_the_import_brings_nothing_along_that_most_programs_do_without() -> None:
+    script = f"import asyncio, sys; before = set(sys.modules); sys.path.insert(0, {str(INSTALLED.parent)!r})\n"
+    script += "import ephemerals; print(*sys.modules.keys() - before)"
+    fresh = subprocess.run([sys.executable, "-I", "-c", script], capture_output=True, text=True, check=True)
+    loaded = {name.split(".")[0] for name in fresh.stdout.split()}
+    assert "ephemerals" in loaded
+    assert not loaded & {"multiprocessing", "subprocess", "difflib"}
+    strangers = {name for name in loaded - sys.stdlib_module_names if not name.startswith("_sysconfigdata")}
+    assert strangers == {"ephemerals"}
+
+
 @pytest.mark.parametrize("name", modules())
 def test_what_a_module_offers_exists_and_is_described(name: str) -> None:
     module = importlib.import_module(name)

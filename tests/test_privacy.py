@@ -320,6 +320,7 @@ class TestOtherEnds:
     @every_coordinator
     async def test_refused(self, make):
         coordinator = make(self.sleeper(), max_pending=1, **OPTIONS)
+        coordinator.pause()
         await coordinator.enqueue("first")
 
         async def use(item):
@@ -542,9 +543,11 @@ class TestText:
 
         payload = Payload()
         async with WorkCoordinator(body, operation_timeout=1, max_pending=1, overflow="reject") as coordinator:
+            coordinator.pause()
             operation = await coordinator.enqueue(payload)
             with pytest.raises(Exception, match="is full") as full:
                 await coordinator.enqueue(payload)
+            coordinator.resume()
             with pytest.raises(OperationError) as timeout:
                 await operation
             operation = await coordinator.enqueue(payload)

@@ -9,6 +9,7 @@ import threading
 import pytest
 
 from ephemerals import (
+    Background,
     CoordinatorClosed,
     CoordinatorRegistry,
     DuplicateName,
@@ -403,3 +404,87 @@ async def test_it_knows_its_names_and_the_statistics_of_what_it_created():
         assert repr(registry) == "<CoordinatorRegistry fast, slow*>"
     assert repr(registry) == "<CoordinatorRegistry fast, slow* closed>"
     assert repr(CoordinatorRegistry()) == "<CoordinatorRegistry empty>"
+
+
+async def forever(_item):
+    await asyncio.Event().wait()
+
+
+async def stubborn(_item):
+    while True:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(100)
+            return
+
+
+async def test_aclose_has_the_budget_of_the_registry():
+    for body, budget in ((forever, 3), (stubborn, 3 + 7)):
+        registry = CoordinatorRegistry(grace=3, cancel_grace=7)
+        registry.register("a", body)
+        await registry["a"].enqueue(1)
+        began = VirtualClock.current().monotonic()
+        await registry.aclose()
+        assert VirtualClock.current().monotonic() - began == budget
+
+
+async def test_aclose_can_be_given_another_budget_and_none_is_no_limit():
+    registry = CoordinatorRegistry(grace=3, cancel_grace=7)
+    registry.register("a", stubborn)
+    await registry["a"].enqueue(1)
+    began = VirtualClock.current().monotonic()
+    await registry.aclose(grace=None)
+    assert VirtualClock.current().monotonic() - began == 100
+
+
+@pytest.mark.parametrize("option", ["grace", "cancel_grace"])
+@pytest.mark.parametrize("value", [-1, "1", True, float("nan"), 10**400])
+async def test_a_wrong_budget_is_refused_and_nothing_is_closed(option, value):
+    registry = CoordinatorRegistry()
+    with pytest.raises(InvalidOption, match=f"{option}="):
+        await registry.aclose(**{option: value})
+    assert not registry.is_closed
+
+
+async def test_a_closed_registry_takes_no_new_name_until_it_is_opened_again():
+    registry = CoordinatorRegistry()
+    await registry.aclose()
+    with pytest.raises(RegistryClosed, match="'late'"):
+        registry.register("late", ignore)
+    assert "late" not in registry
+    async with registry:
+        registry.register("late", ignore)
+        await registry["late"].run(1)
+
+
+def factory_of_one(item):
+    return ignore
+
+
+def generating_factory():
+    yield ignore
+
+
+@pytest.mark.parametrize("factory", [factory_of_one, generating_factory])
+def test_a_factory_takes_nothing_and_returns(factory):
+    with pytest.raises(InvalidBody, match="plain function without parameters"):
+        CoordinatorRegistry().register("a", factory=factory)
+
+
+async def test_a_background_is_declared_without_a_body_and_runs_any_function():
+    async def double(number):
+        return number * 2
+
+    registry = CoordinatorRegistry()
+    registry.register_background("background", max_concurrency=2)
+    async with registry:
+        background = registry.get("background", Background)
+        assert background is registry["background"]
+        assert await (await background.spawn(double, 21)) == 42
+        assert (background.name, background.max_concurrency) == ("background", 2)
+
+
+def test_a_background_that_could_not_work_is_refused_when_it_is_declared():
+    registry = CoordinatorRegistry()
+    with pytest.raises(InvalidOption, match="run_in"):
+        registry.register_background("background", run_in="process")
+    assert "background" not in registry

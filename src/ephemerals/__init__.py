@@ -2,6 +2,8 @@
 
 from ephemerals.clock import Clock
 from ephemerals.coordination import (
+    Acknowledgement,
+    AcknowledgementOutcome,
     Background,
     BackgroundTask,
     Call,
@@ -54,6 +56,8 @@ from ephemerals.snapshot import OperationSnapshot, OperationStatus
 from ephemerals.window import WindowView
 
 __all__ = [
+    "Acknowledgement",
+    "AcknowledgementOutcome",
     "Background",
     "BackgroundTask",
     "Call",

@@ -11,6 +11,8 @@ import time as _time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from .functions import as_callback
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,6 +38,8 @@ class Clock:
         monotonic: Callable[[], float] = _time.monotonic,
         time: Callable[[], float] = _time.time,
     ) -> None:
+        as_callback("monotonic", monotonic, optional=False)
+        as_callback("time", time, optional=False)
         self.monotonic = monotonic
         self.time = time
 

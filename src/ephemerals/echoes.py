@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from .clock import utc
+from .errors import shown_fields
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -41,6 +42,10 @@ class Echo:
     reason: FinalizationReason
     left_at: datetime
 
+    def __repr__(self) -> str:
+        """Show all fields, whatever the text of a key does."""
+        return shown_fields(self)
+
 
 _Record = tuple[
     float, float, FinalizationReason, int, Any, str, "OperationStatus", str | None, "tuple[SignalEvent, ...]"
@@ -57,12 +62,12 @@ class EchoStore:
         self._records: deque[_Record] = deque(maxlen=capacity)
         self.retention = retention if capacity else 0.0
 
-    def add(self, snapshot: OperationSnapshot[Any], reason: FinalizationReason, now: float) -> None:
-        """Remember what has just left the window, pushing out the oldest echo when full."""
-        error = snapshot.error
+    def add(self, snapshot: OperationSnapshot[Any], reason: FinalizationReason, now: float) -> float:
+        """Remember what has just left the window, pushing out the oldest echo when full; return when it expires."""
+        error, expiry = snapshot.error, now + self.retention
         self._records.append(  # the cheapest form: most are never looked at
             (
-                now + self.retention,
+                expiry,
                 snapshot._wall + now - snapshot._enqueued,
                 reason,
                 snapshot.id,
@@ -73,6 +78,7 @@ class EchoStore:
                 snapshot.signals,
             )
         )
+        return expiry
 
     def expire(self, now: float) -> None:
         """Drop what is too old."""

@@ -26,11 +26,11 @@ EphemeralsError
 
 from __future__ import annotations
 
-import difflib
-from typing import TYPE_CHECKING
+import dataclasses
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = [
     "CoordinatorBroken",
@@ -58,8 +58,41 @@ __all__ = [
 ]
 
 
+def closest(name: str, names: Iterable[str]) -> str:
+    """Return the end of a message about an unknown name: which of `names` was meant, or nothing if none is close."""
+    import difflib  # for this alone, which most programs never need
+
+    close = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
 class EphemeralsError(Exception):
-    """Be the base of every exception that the library raises itself."""
+    """Be the base of every exception that the library raises itself.
+
+    It can be copied and pickled, with its attributes; of an attribute that cannot be pickled only the text travels.
+    """
+
+    def __reduce__(self: BaseException) -> tuple[Any, ...]:
+        """Travel without `__init__`, which makes the message of other arguments than `args`."""
+        return restored, (type(self), self.args, {name: _portable(each) for name, each in vars(self).items()})
+
+    def __copy__(self: BaseException) -> BaseException:
+        """Return a copy with the same attributes, portable or not."""
+        return restored(type(self), self.args, vars(self))
+
+
+def shown(value: object, how: Callable[[object], str] = repr) -> str:
+    """Return a value as text, by default its `repr`; its type if it has none that can be shown."""
+    try:
+        return how(value)
+    except Exception:  # noqa: BLE001 - a `__repr__` may raise anything, and an int may be too long for one
+        return f"<{type(value).__qualname__}>"
+
+
+def shown_fields(instance: Any) -> str:
+    """Return the `repr` of a dataclass, also if one of its fields has none."""
+    fields = ", ".join(f"{each.name}={shown(getattr(instance, each.name))}" for each in dataclasses.fields(instance))
+    return f"{type(instance).__qualname__}({fields})"
 
 
 class InvalidOption(EphemeralsError, ValueError):
@@ -69,7 +102,7 @@ class InvalidOption(EphemeralsError, ValueError):
     """
 
     def __init__(self, option: str, value: object, allowed: str) -> None:
-        super().__init__(f"{option}={value!r} is not allowed: expected {allowed}")
+        super().__init__(f"{option}={shown(value)} is not allowed: expected {allowed}")
         self.option = option
         self.value = value
         self.allowed = allowed
@@ -116,9 +149,9 @@ class RegistryClosed(CoordinatorClosed):
 class CoordinatorFull(CoordinatorError):
     """Refuse an item because too much is waiting; the item was not accepted."""
 
-    def __init__(self, coordinator: str, reason: str) -> None:
+    def __init__(self, coordinator: str, reason: str, alternative: str = "use overflow='wait'") -> None:
         super().__init__(
-            f"coordinator {coordinator!r} is full ({reason}): try again later, or use overflow='wait' to wait for room",
+            f"coordinator {coordinator!r} is full ({reason}): try again later, or {alternative} to wait for room",
             coordinator,
         )
         self.reason = reason
@@ -139,9 +172,12 @@ class WrongLoop(CoordinatorError):
     """Refuse a use from another event loop while the one it is bound to is still open."""
 
     def __init__(self, coordinator: str, bound: object, running: object) -> None:
+        one, other = repr(bound), repr(running)
+        if one == other:  # as loops of one kind have it
+            one, other = object.__repr__(bound), object.__repr__(running)
         super().__init__(
-            f"coordinator {coordinator!r} is bound to the event loop {bound!r} and was used from "
-            f"{running!r}: use one coordinator for each loop, or enqueue_threadsafe()",
+            f"coordinator {coordinator!r} is bound to the event loop {one} and was used from "
+            f"{other}: use one coordinator for each loop, or enqueue_threadsafe()",
             coordinator,
         )
 
@@ -191,7 +227,7 @@ class OperationTimeout(OperationError, TimeoutError):
 
 
 class OperationFailed(OperationError):
-    """Stand in for a failure whose exception was not kept; `error_type` names its type."""
+    """Stand in for a failure whose exception was not kept, or could not travel; `error_type` names its type."""
 
     def __init__(self, message: str, operation_id: int, error_type: str) -> None:
         super().__init__(message, operation_id)
@@ -223,8 +259,7 @@ class _UnknownName(EphemeralsError, LookupError):
 
     def __init__(self, kind: str, name: object, known: Iterable[str]) -> None:
         names = sorted(known)
-        close = difflib.get_close_matches(str(name), names, n=1)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        hint = closest(str(name), names)
         listing = ", ".join(map(repr, names)) if names else "none"
         super().__init__(f"there is no {kind} named {name!r}{hint} (known: {listing})")
         self.name = name
@@ -248,8 +283,9 @@ class UnknownCoordinator(_UnknownName):
 class DuplicateName(EphemeralsError, ValueError):
     """Refuse a second thing under a name that is taken."""
 
-    def __init__(self, kind: str, name: str) -> None:
-        super().__init__(f"a {kind} named {name!r} exists already: choose another name")
+    def __init__(self, kind: str, name: str, option: str | None = None) -> None:
+        where = "" if option is None else f"{option}: "
+        super().__init__(f"{where}a {kind} named {name!r} exists already: choose another name")
         self.name = name
 
 
@@ -259,3 +295,22 @@ class MissingExtra(EphemeralsError, ImportError):
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs an extra: pip install 'ephemerals[{extra}]'")
         self.extra = extra
+
+
+def restored(kind: type[BaseException], args: tuple[Any, ...], attributes: dict[str, Any]) -> BaseException:
+    """Make an exception as it was, past its own `__init__`."""
+    base: Any = next(each for each in kind.__mro__ if each.__module__ == "builtins")
+    error: BaseException = base.__new__(kind, *args)
+    base.__init__(error, *args)
+    vars(error).update(attributes)
+    return error
+
+
+def _portable(value: object) -> object:
+    import pickle  # for this alone
+
+    try:
+        pickle.dumps(value)
+    except Exception:  # noqa: BLE001 - pickling runs code of anybody, which may raise anything
+        return shown(value)
+    return value

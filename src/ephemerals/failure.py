@@ -13,10 +13,11 @@ from pathlib import Path
 from types import GetSetDescriptorType, MemberDescriptorType
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from .errors import EphemeralsError
+from .errors import EphemeralsError, OperationFailed
 
 if TYPE_CHECKING:
     from types import TracebackType
+    from typing import Self
 
 __all__ = ["ErrorInfo", "kept_form", "qualified_name"]
 
@@ -38,7 +39,8 @@ class ErrorInfo:
     `type` is the qualified name of the exception's class; `place` is `module:function:line` of the innermost frame
     in the user's own code (`""` where there is none); `trace` holds up to 16 such places of all code, outermost
     first; `message` is empty with `error_detail="type"`; `exception` is `None` except with
-    `error_detail="exception"`, where it is the object without traceback, cause and context.
+    `error_detail="exception"`, where it is the object without traceback, cause and context. Pickled, it leaves
+    that object behind; a copy is the description itself.
     """
 
     type: str
@@ -53,16 +55,34 @@ class ErrorInfo:
         lines.append(f"{self.type}: {self.message}" if self.message else self.type)
         return "\n".join(lines)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as text: who unpickles it may not have the exception's class, or not be meant to see it."""
+        return _restored, (self.type, self.place, self.trace, self.message)
+
+    def __copy__(self) -> Self:
+        """Return itself, which never changes."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself, which never changes."""
+        return self
+
     @classmethod
     def of(cls, error: BaseException, detail: Literal["type", "message", "exception"]) -> ErrorInfo:
         """Describe `error`, without its message if `detail` is `"type"`."""
         place, trace = _places(error.__traceback__)
-        message = "" if detail == "type" else _message(error)
-        return cls(type=qualified_name(type(error)), place=place, trace=trace, message=message)
+        message = "" if detail == "type" else message_of(error)
+        # What stands for an exception that was not kept shows that one's type.
+        kind = error.error_type if type(error) is OperationFailed else qualified_name(type(error))
+        return cls(type=kind, place=place, trace=trace, message=message)
 
     def with_exception(self, exception: BaseException) -> ErrorInfo:
         """Return a copy that carries an exception, which must be released."""
         return replace(self, exception=exception)
+
+
+def _restored(kind: str, place: str, trace: tuple[str, ...], message: str) -> ErrorInfo:
+    return ErrorInfo(type=kind, place=place, trace=trace, message=message)
 
 
 def kept_form(error: BaseException, *, is_shared: bool) -> BaseException:
@@ -73,7 +93,7 @@ def kept_form(error: BaseException, *, is_shared: bool) -> BaseException:
     try:
         return copy_released(error) if is_shared else released(error)
     except Exception:  # noqa: BLE001 - both may run code of the exception's class, which may raise anything
-        return EphemeralsError(f"{qualified_name(type(error))}: {_message(error)}")
+        return EphemeralsError(f"{qualified_name(type(error))}: {message_of(error)}")
 
 
 def qualified_name(kind: type) -> str:
@@ -162,7 +182,8 @@ def _note_places(error: BaseException, traceback: TracebackType | None) -> None:
         notes.append(note)
 
 
-def _message(error: BaseException) -> str:
+def message_of(error: BaseException) -> str:
+    """Return an exception's text, cut to 200 characters."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - a user's __str__ may raise anything, and must not hide the failure itself

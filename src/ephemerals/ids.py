@@ -46,6 +46,13 @@ def next_id() -> int:
     return next(_ids)
 
 
+def as_id(operation_id: object) -> int:
+    """Return what may be an id; what cannot, such as its text form, is an `InvalidOptionType`."""
+    if not isinstance(operation_id, int) or isinstance(operation_id, bool):
+        raise InvalidOptionType("operation_id", operation_id, "an int: turn the text form into one with parse_id()")
+    return operation_id
+
+
 def format_id(operation_id: int) -> str:
     """Return the short lower-case text form of an id, for logs, addresses and pages.
 

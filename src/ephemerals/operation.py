@@ -8,23 +8,27 @@ from __future__ import annotations
 
 from collections import deque
 from contextvars import ContextVar
+from math import isfinite
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast, overload
 
-from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped
+from .errors import InvalidOption, InvalidOptionType, OperationCancelled, OperationSkipped, shown
 from .failure import kept_form
 from .ids import format_id
 from .options import as_count
+from .signals.progress import Progress
 from .snapshot import Draft, OperationSnapshot, OperationStatus, duration, waiting_time
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Generator, Mapping
     from contextvars import Context
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
+    from .clock import Clock
+    from .coordination.responsibility import Acknowledgement
     from .failure import ErrorInfo
-    from .signals import SignalEvent, SignalKey
+    from .signals import PatternLike, SignalEvent, SignalKey
 
 __all__ = ["Operation", "current_operation"]
 
@@ -45,12 +49,20 @@ class Owner(Protocol):
     """Say what an operation asks of the engine that runs it."""
 
     @property
+    def clock(self) -> Clock: ...
+    @property
     def is_paused(self) -> bool: ...
     def now(self) -> float: ...
     def show_key(self, key: Any) -> Any: ...
     def cancel_one(self, operation: Operation[Any]) -> bool: ...
     def pin(self, operation_id: int) -> bool: ...
     def unpin(self, operation_id: int) -> bool: ...
+    async def acknowledged(
+        self,
+        operation: Operation[Any],
+        pattern: PatternLike | SignalKey[Any],
+        timeout: float | timedelta | None,  # noqa: ASYNC109
+    ) -> Acknowledgement: ...
     def is_pinned(self, operation_id: int) -> bool: ...
     def add_waiter(self, operation: Operation[Any]) -> asyncio.Future[BaseException | None]: ...
     def remove_waiter(self, operation: Operation[Any], waiter: asyncio.Future[BaseException | None]) -> None: ...
@@ -89,6 +101,7 @@ class Operation(Generic[R]):
         "_emitted",
         "_is_ready",
         "_item",
+        "_key",
         "_order",
         "_outcome",
         "_owner",
@@ -110,12 +123,14 @@ class Operation(Generic[R]):
         item: Any,
         context: Context | None,
         key: Any,
+        schedule_key: Any,
         shown_key: Any,
         lane: str | None,
         timeout: float | None,
     ) -> None:
         self.id = operation_id
         self.key = key
+        self._key = schedule_key
         self._draft: Draft[R] = Draft(operation_id, name, shown_key, lane)
         self._owner = owner
         self._item = item
@@ -242,6 +257,20 @@ class Operation(Generic[R]):
         plain = str(name)
         return any(event.name == plain for event in self.signals)
 
+    def progress(
+        self,
+        total: float | None = None,
+        *,
+        min_interval: float | timedelta = 0.5,
+        name: str | SignalKey[Any] = "progress",
+    ) -> Progress:
+        """Return a bar that tells by signals how far it has come: `with operation.progress(total=n) as bar`.
+
+        `bar.update()` counts a step. A signal is emitted at most every `min_interval` seconds (0: for every step), and
+        always for the last state. `total` is more than 0 steps (`None`: nobody knows); `name` tells several apart.
+        """
+        return Progress(self.emit, total, min_interval=min_interval, name=name, clock=self._owner.clock)
+
     def cancel(self) -> bool:
         """Cancel it: waiting, it never starts; running, its task is cancelled.
 
@@ -260,6 +289,24 @@ class Operation(Generic[R]):
         """Let size and age bounds apply to it again; return False if it was not pinned."""
         return self._owner.unpin(self.id)
 
+    async def acknowledged(
+        self,
+        pattern: PatternLike | SignalKey[Any],
+        *,
+        timeout: float | timedelta | None,  # noqa: ASYNC109 - running out of time is a result
+    ) -> Acknowledgement:
+        """Keep it pinned until a signal that matches acknowledges it, or for `timeout` seconds after it has ended.
+
+        A signal acknowledges it if it carries the operation's id, or, once it has ended, if it carries its key and no
+        id; one that is in the sink already will do. What it said itself while it ran does not count. How it ended does
+        not matter. `timeout=None` waits for ever. The result is true if it was acknowledged; else its `outcome` tells.
+
+        Afterwards, and if the wait is cancelled, it is pinned only if others hold it, or `pin` was called. Raises
+        `PinLimitReached` if too many are pinned, `SinkClosed` if nobody can be heard any more, `DeadlockError` if it
+        waits for itself.
+        """
+        return await self._owner.acknowledged(self, pattern, timeout)
+
     def snapshot(self) -> OperationSnapshot[R]:
         """Return what it looks like now: metadata only, frozen."""
         if self.has_ended:
@@ -269,7 +316,7 @@ class Operation(Generic[R]):
         draft.signals = self.signals
         draft.signal_count = self.signal_count
         draft.is_pinned = self.is_pinned
-        return draft.copy(self._owner.now())
+        return draft._copy(self._owner.now())
 
     def __await__(self) -> Generator[Any, None, R]:
         """Wait for the outcome."""
@@ -363,6 +410,8 @@ def _freeze(value: Any, budget: list[int], depth: int) -> Any:
     if isinstance(value, str):
         budget[0] -= len(value)
         return value
+    if isinstance(value, float) and not isfinite(value):
+        raise InvalidOption("metadata", value, "numbers that JSON knows, which are finite")
     if value is None or isinstance(value, bool | int | float):
         if isinstance(value, int):
             budget[0] -= value.bit_length() // 3
@@ -376,7 +425,7 @@ def _freeze(value: Any, budget: list[int], depth: int) -> Any:
     if hasattr(value, "items"):
         for name in value:
             if not isinstance(name, str):
-                raise InvalidOptionType("metadata", name, "texts as names")
+                raise InvalidOptionType("metadata", f"{{{shown(name)}: …}}", "texts as names")
             budget[0] -= len(name)
         return MappingProxyType({name: _freeze(each, budget, depth + 1) for name, each in value.items()})
     allowed = "JSON-like values: text, numbers, True, False, None, lists and mappings of them"

@@ -6,16 +6,18 @@ Time spans are seconds as int or float, or a `timedelta`; `None` always means "n
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
+import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast
 
 from .clock import Clock, system_clock
-from .errors import InvalidOption, InvalidOptionType
+from .errors import InvalidOption, InvalidOptionType, closest
+from .functions import as_callback
 from .policies import Limits, Retries
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ Seconds = float | timedelta
 
 
 class OptionKeywords(TypedDict, total=False):
-    """Name the keywords of `EphemeralOptions` and their types, for type checkers."""
+    """Name the keywords of `EphemeralOptions` and their types, for type checkers; that class says what each means."""
 
     name: str | None
     max_concurrency: int
@@ -85,6 +87,8 @@ def as_count(option: str, value: object, *, least: int = 1) -> int:
         raise InvalidOptionType(option, value, allowed)
     if value < least:
         raise InvalidOption(option, value, allowed)
+    if value > sys.maxsize:
+        raise InvalidOption(option, value, f"an int from {least} to {sys.maxsize}")
     return value
 
 
@@ -94,7 +98,7 @@ def as_seconds(option: str, value: object, *, zero: bool = False) -> float:
     if isinstance(value, timedelta):
         seconds = value.total_seconds()
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        seconds = float(value)
+        seconds = as_float(value)
     else:
         raise InvalidOptionType(option, value, allowed)
     if not math.isfinite(seconds) or seconds < 0 or (seconds == 0 and not zero):
@@ -102,18 +106,19 @@ def as_seconds(option: str, value: object, *, zero: bool = False) -> float:
     return seconds
 
 
+def as_float(number: float) -> float:
+    """Return a number as a float, infinite if it is too large for one."""
+    try:
+        return float(number)
+    except OverflowError:
+        return math.inf if number > 0 else -math.inf
+
+
 def as_choice(option: str, value: object, choices: tuple[str, ...]) -> str:
     """Return `value` if it is one of `choices`."""
     if value not in choices:
         raise InvalidOption(option, value, "one of " + ", ".join(map(repr, choices)))
     return str(value)
-
-
-def as_callback(option: str, value: object) -> object:
-    """Return `value` if it can be called."""
-    if not callable(value):
-        raise InvalidOptionType(option, value, "a function, or None")
-    return value
 
 
 def as_patterns(option: str, value: object) -> tuple[str, ...]:
@@ -132,18 +137,51 @@ def as_patterns(option: str, value: object) -> tuple[str, ...]:
     return patterns
 
 
-def _as_flag(option: str, value: object) -> bool:
+def as_aware(option: str, value: object) -> datetime:
+    """Return `value` if it is a datetime that says of which time zone it is."""
+    allowed = "a datetime with a time zone, or None"
+    if not isinstance(value, datetime):
+        raise InvalidOptionType(option, value, allowed)
+    if value.utcoffset() is None:
+        raise InvalidOption(option, value, allowed)
+    return value
+
+
+def as_flag(option: str, value: object) -> bool:
+    """Return `value` if it is `True` or `False`."""
     if not isinstance(value, bool):
         raise InvalidOptionType(option, value, "True or False")
     return value
 
 
+def as_text(option: str, value: object) -> str:
+    """Return `value` if it is a text to call something by: not empty, and fit for one line of a log."""
+    if not isinstance(value, str):
+        raise InvalidOptionType(option, value, "a text")
+    if not value.strip():
+        raise InvalidOption(option, value, "a text that is not empty")
+    if any(unicodedata.category(each) in _BREAKS_LINES for each in value):
+        raise InvalidOption(option, value, "a text without line breaks and other control characters")
+    return value
+
+
+_BREAKS_LINES: Final = frozenset({"Cc", "Zl", "Zp"})
+
+
+def as_factor(option: str, value: object, allowed: str = "a number above 0") -> float:
+    """Return `value` as a float if it is a finite number above 0."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidOptionType(option, value, allowed)
+    number = as_float(value)
+    if not math.isfinite(number) or number <= 0:
+        raise InvalidOption(option, value, allowed)
+    return number
+
+
 def _as_name(option: str, value: object) -> str:
     if not isinstance(value, str):
         raise InvalidOptionType(option, value, "a text, or None")
-    if not value.strip():
-        raise InvalidOption(option, value, "a text that is not empty")
-    return value
+    return as_text(option, value)
 
 
 def _as_clock(option: str, value: object) -> Clock:
@@ -185,6 +223,10 @@ def _choice(*choices: str) -> _Check:
     return lambda option, value: as_choice(option, value, choices)
 
 
+def _callback(*parameters: str, takes_async: bool = False) -> _Check:
+    return lambda option, value: as_callback(option, value, *parameters, takes_async=takes_async)
+
+
 def _option(default: object, check: _Check, *, optional: bool = False) -> Any:
     """Declare a field with its default and its check; `optional` admits `None`."""
     return field(default=default, metadata={"check": check, "optional": optional})
@@ -195,7 +237,7 @@ class EphemeralOptions:
     """Hold every option, validated and frozen.
 
     A wrong value raises `InvalidOption` (a `ValueError`), a value of the wrong type `InvalidOptionType` (also a
-    `TypeError`), an unknown name a `TypeError` that names the closest one.
+    `TypeError`), an unknown name a `TypeError` that names the closest one. Time spans may be given as a `timedelta`.
 
     >>> options = EphemeralOptions(max_concurrency=4, max_operation_lifetime=timedelta(minutes=1))
     >>> options.max_concurrency, options.max_operation_lifetime
@@ -203,82 +245,112 @@ class EphemeralOptions:
     >>> EphemeralOptions(max_concurrency=0)
     Traceback (most recent call last):
     ephemerals.errors.InvalidOption: max_concurrency=0 is not allowed: expected an int of at least 1
+
+    Attributes:
+        name: What it is called in logs, signals and pages. By default `None`: the body's name and a number.
+        max_concurrency: How many bodies run at once, 1 or more. By default the number of processors.
+        max_concurrency_per_key: How many bodies of one key run at once. By default 1: one after another.
+        max_pending: How many items may wait for their start before `overflow` decides. By default 1000; `None`: no
+            limit.
+        overflow: What `enqueue` does when there is no room: `"wait"` (the default) for some, `"reject"` the item with
+            `CoordinatorFull`, or `"drop_oldest"`, which cancels the item that has waited longest.
+        fair_scheduling: Whether ready keys take turns instead of the oldest item going first. By default `False`.
+        fair_scheduling_threshold: With `fair_scheduling`, how many items of one key may wait before there is no room
+            for more of that key. By default 10.
+        starvation_limit: How many items of higher lanes may pass a waiting lower one in a row. By default `None`: no
+            limit.
+        operation_timeout: Seconds a body may run, each attempt anew, before it ends with `OperationTimeout`. By
+            default `None`: no limit.
+        retry: A `RetryPolicy`: whether and when what failed is tried again; it holds no slot meanwhile. By default
+            `None`: never.
+        limiter: A limiter such as `TokenBucket` that grants a permit for each start, each attempt anew; several
+            coordinators may share it. By default `None`: no limit.
+        run_in: Where a plain function runs: in a `"thread"` (the default) or a `"process"`. An `async def` always
+            runs on the loop.
+        context: Which context variables a body sees: with `"inherit"` (the default) a copy of those of the caller of
+            `enqueue`, with `"fresh"` none.
+        max_tracked_operations: How many ended operations are remembered, pinned ones not counted; 0: none. By default
+            200; `None`: no limit.
+        max_operation_lifetime: Seconds an operation is remembered after it has ended. By default 300; `None`: no
+            limit.
+        max_pinned: How many operations may be pinned at the same time; 0: none. By default 100; `None`: no limit.
+        max_operation_signals: How many signals are kept for each operation, the newest. By default 256.
+        echo_retention: Seconds an echo stays after its operation has left the window; 0: there are none. By
+            default 60.
+        echo_capacity: How many echoes are kept; 0: none. By default 256.
+        on_finalized: A function that is called once for each operation that leaves the window, with its snapshot and
+            the `FinalizationReason`. By default `None`.
+        on_sample: A function that is called after completions with a `WindowView`, at most once in each
+            `sample_interval`. By default `None`.
+        sample_interval: Seconds between two calls of `on_sample`; 0: after every completion. By default 1.
+        error_detail: What a snapshot keeps of an exception: `"type"`, which is type and places; `"message"` (the
+            default), also the first 200 characters of the message; `"exception"`, also the object, without traceback.
+        key_privacy: How keys are shown in snapshots, signals, logs and pages: `"plain"` (the default), or `"hashed"`,
+            as digests that mean nothing outside this process.
+        signals: The `SignalSink` to emit to and to listen to, shared with others. By default `None`: one of its own.
+        on_signal: A function, plain or async, that is called for each signal of this coordinator's operations. By
+            default `None`.
+        on_signal_retracted: A function, plain or async, that is called for each signal that this coordinator's
+            operations take back. By default `None`.
+        cancel_on_signals: Patterns of signals; while one that matches is present, items about to start are skipped.
+            By default `()`: nothing is skipped.
+        defer_on_signals: Patterns of signals; while one that matches is present, nothing starts. By default `()`:
+            nothing is held back.
+        resume_on_signals: Patterns of signals; one that is later than what holds work back ends the deferral. By
+            default `()`: only the end of its cause does.
+        max_defer_time: Seconds one deferral may last in total, however many items wait. By default 1; `None`: no
+            limit.
+        on_defer_timeout: What becomes of waiting items when a deferral has lasted too long: `"run"` (the default) or
+            `"skip"`.
+        clear_on_signals: Patterns of signals; each new one that matches clears the sink. By default `()`: none does.
+        clear: What `clear_on_signals` clears: `"all"` (the default), or what is `"matching"` its patterns.
+        drain_on_signals: Patterns of signals; each new one that matches drains the coordinator, one with a key only if
+            the key is the coordinator's name. By default `"coordinator.drain.all"` and `"coordinator.drain"`.
+        clock: Where the time comes from: a `Clock`. By default the system's.
     """
 
     name: str | None = _option(None, _as_name, optional=True)
-    """Name in logs, signals and pages; `None`: the body's name and a number."""
     max_concurrency: int = _option(None, _count())
-    """Bodies running at once; by default the number of processors."""
     max_concurrency_per_key: int = _option(1, _count())
-    """Bodies of one key running at once."""
     max_pending: int | None = _option(1000, _count(), optional=True)
-    """Items waiting to start, before `overflow` decides; `None`: no limit."""
     overflow: Literal["wait", "reject", "drop_oldest"] = _option("wait", _choice("wait", "reject", "drop_oldest"))
-    """What `enqueue` does without room: wait, raise `CoordinatorFull`, or cancel the item that waits longest."""
-    fair_scheduling: bool = _option(default=False, check=_as_flag)
-    """Take ready keys in turn (round robin) instead of oldest item first."""
+    fair_scheduling: bool = _option(default=False, check=as_flag)
     fair_scheduling_threshold: int = _option(10, _count())
-    """Items of one key waiting, with `fair_scheduling`, before that key has no room."""
     starvation_limit: int | None = _option(None, _count(), optional=True)
-    """How many items of higher lanes may pass a waiting lower one; `None`: no limit."""
     operation_timeout: float | None = _option(None, _seconds(), optional=True)
-    """Seconds a body may run, each attempt anew, before it ends with `OperationTimeout`; `None`: no limit."""
     retry: Retries | None = _option(None, _as_policy, optional=True)
-    """Whether and when what failed is tried again, without its slot meanwhile; `None`: never."""
     limiter: Limits | None = _option(None, _as_limiter, optional=True)
-    """Grants a permit for each start, each attempt anew; it may be shared; `None`: no limit."""
     run_in: Literal["thread", "process"] = _option("thread", _choice("thread", "process"))
-    """Where a plain function runs; an `async def` always runs on the loop."""
     context: Literal["inherit", "fresh"] = _option("inherit", _choice("inherit", "fresh"))
-    """Run in a copy of the enqueuing caller's context, or in an empty one."""
     max_tracked_operations: int | None = _option(200, _count(0), optional=True)
-    """Ended operations remembered; `None`: no limit."""
     max_operation_lifetime: float | None = _option(300.0, _seconds(), optional=True)
-    """Seconds an ended operation is remembered; `None`: no limit."""
     max_pinned: int | None = _option(100, _count(0), optional=True)
-    """Operations pinned at once; `None`: no limit."""
     max_operation_signals: int = _option(256, _count())
-    """Newest signals kept for each operation."""
     echo_retention: float = _option(60.0, _seconds(zero=True))
-    """Seconds an echo stays after its operation has left the window; 0 keeps none."""
     echo_capacity: int = _option(256, _count(0))
-    """Echoes kept; 0 keeps none."""
     on_finalized: Callable[[OperationSnapshot[Any], FinalizationReason], object] | None = _option(
-        None, as_callback, optional=True
+        None, _callback("snapshot", "reason"), optional=True
     )
-    """Called once for each operation that leaves the window, with its snapshot and the reason."""
-    on_sample: Callable[[WindowView], object] | None = _option(None, as_callback, optional=True)
-    """Called after completions with a view of the window, at most once per `sample_interval`."""
+    on_sample: Callable[[WindowView], object] | None = _option(None, _callback("window"), optional=True)
     sample_interval: float = _option(1.0, _seconds(zero=True))
-    """Seconds between two calls of `on_sample`; 0: after every completion."""
     error_detail: Literal["type", "message", "exception"] = _option("message", _choice("type", "message", "exception"))
-    """What a snapshot keeps of an exception: type and places, also the message, also the stripped object."""
     key_privacy: Literal["plain", "hashed"] = _option("plain", _choice("plain", "hashed"))
-    """Show keys as they are, or as a digest that means nothing outside this process."""
     signals: SignalSink | None = _option(None, _as_sink, optional=True)
-    """The sink to share; `None`: a sink of its own."""
-    on_signal: Callable[[SignalEvent], object] | None = _option(None, as_callback, optional=True)
-    """Called, plain or async, for each signal of this coordinator's operations."""
-    on_signal_retracted: Callable[[SignalEvent], object] | None = _option(None, as_callback, optional=True)
-    """Called, plain or async, for each retracted signal of this coordinator's operations."""
+    on_signal: Callable[[SignalEvent], object] | None = _option(
+        None, _callback("event", takes_async=True), optional=True
+    )
+    on_signal_retracted: Callable[[SignalEvent], object] | None = _option(
+        None, _callback("event", takes_async=True), optional=True
+    )
     cancel_on_signals: tuple[str, ...] = _option((), as_patterns)
-    """While one is present, items about to start are skipped."""
     defer_on_signals: tuple[str, ...] = _option((), as_patterns)
-    """While one is present, nothing starts."""
     resume_on_signals: tuple[str, ...] = _option((), as_patterns)
-    """One that is later than the cause ends the deferral."""
     max_defer_time: float | None = _option(1.0, _seconds(), optional=True)
-    """Seconds one deferral may last in total; `None`: no limit."""
     on_defer_timeout: Literal["run", "skip"] = _option("run", _choice("run", "skip"))
-    """What happens to waiting items when a deferral lasted too long."""
     clear_on_signals: tuple[str, ...] = _option((), as_patterns)
-    """A new one clears the sink."""
     clear: Literal["all", "matching"] = _option("all", _choice("all", "matching"))
-    """What `clear_on_signals` clears: everything, or what matches its patterns."""
     drain_on_signals: tuple[str, ...] = _option(("coordinator.drain.all", "coordinator.drain"), as_patterns)
-    """A new one drains the coordinator; one with a key only if the key is the coordinator's name."""
     clock: Clock = _option(system_clock, _as_clock)
-    """Where the time comes from."""
 
     def __init__(self, **keywords: Unpack[OptionKeywords]) -> None:
         """Validate the given options and take the defaults for the rest."""
@@ -289,9 +361,8 @@ class EphemeralOptions:
             value = keywords[name]  # type: ignore[literal-required]  # the names are the dataclass's own
             object.__setattr__(self, name, None if value is None and optional else check(name, value))
         for unknown in keywords.keys() - _CHECKS.keys():
-            close = difflib.get_close_matches(unknown, _CHECKS, n=1)
-            hint = f"; did you mean {close[0]!r}?" if close else ""
-            message = f"there is no option named {unknown!r}{hint}"
+            meant = f"; did you mean {_MEANT[unknown]!r}?" if unknown in _MEANT else closest(unknown, _CHECKS)
+            message = f"there is no option named {unknown!r}{meant}"
             raise TypeError(message)
 
     @classmethod
@@ -312,3 +383,15 @@ class EphemeralOptions:
 _CHECKS: Final[dict[str, tuple[_Check, bool, Any]]] = {
     each.name: (each.metadata["check"], each.metadata["optional"], each.default) for each in fields(EphemeralOptions)
 }
+
+_MEANT: Final = {
+    "timeout": "operation_timeout",
+    "concurrency": "max_concurrency",
+    "max_workers": "max_concurrency",
+    "workers": "max_concurrency",
+    "retries": "retry",
+    "ttl": "max_operation_lifetime",
+    "maxsize": "max_pending",
+    "max_queue_size": "max_pending",
+}
+"""What somebody means by names that other libraries have for these options."""

@@ -12,14 +12,15 @@ import contextvars
 import weakref
 from collections import OrderedDict
 from dataclasses import dataclass
+from dataclasses import fields as dataclass_fields
 from typing import TYPE_CHECKING, Any, Final
 
 from .clock import Clock, system_clock
 from .errors import InvalidOptionType
-from .ids import format_id
+from .ids import as_id, format_id
 from .operation import Operation
 from .options import as_count, as_seconds
-from .snapshot import OperationSnapshot, OperationStatus
+from .snapshot import OperationSnapshot, OperationStatus, as_frozen, as_plain
 
 if TYPE_CHECKING:
     import builtins
@@ -121,6 +122,7 @@ class OwnerWindow:
 
     def get(self, owner: Hashable, operation_id: int) -> Operation[Any] | None:
         """Return the owner's operation of that id; `None` if there is none, also if it is somebody else's."""
+        as_id(operation_id)
         entry = self._accessed(owner, self._clock.monotonic())
         return None if entry is None else entry.operations.get(operation_id)
 
@@ -156,13 +158,13 @@ class OwnerWindow:
         self._expire(self._clock.monotonic())
         return len(self._by_access)
 
-    def leftovers(self) -> dict[str, int]:
-        """Count everything that it still holds, for tests."""
-        return {"owners": len(self._by_access), "timers": int(self._timer is not None)}
-
     def __repr__(self) -> str:
         """Show how much it keeps."""
         return f"<OwnerWindow operations={len(self)} owners={self.owner_count}>"
+
+    def _leftovers(self) -> dict[str, int]:
+        """Count everything that it still holds, for tests."""
+        return {"owners": len(self._by_access), "timers": int(self._timer is not None)}
 
     def _accessed(self, owner: Hashable, now: float) -> _Entry | None:
         self._expire(now)
@@ -245,6 +247,15 @@ class OperationView:
     duration_text: str
     enqueued_at: datetime
     metadata: Mapping[str, Any]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel with plain metadata, which is frozen again on arrival."""
+        fields = {each.name: getattr(self, each.name) for each in dataclass_fields(self)}
+        return _restored, (fields | {"metadata": as_plain(self.metadata)},)
+
+
+def _restored(fields: dict[str, Any]) -> OperationView:
+    return OperationView(**fields | {"metadata": as_frozen(fields["metadata"])})
 
 
 def status_of(operation: Operation[Any] | OperationSnapshot[Any]) -> OperationView:

@@ -12,25 +12,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_origin, overload
 
-from .coordination import KeyedWorkCoordinator, Lane, PriorityWorkCoordinator, ResultCoordinator, WorkCoordinator
-from .coordination.body import examine, is_coroutine_function, refuse_coroutine
+from .coordination import (
+    Background,
+    KeyedWorkCoordinator,
+    Lane,
+    PriorityWorkCoordinator,
+    ResultCoordinator,
+    WorkCoordinator,
+)
+from .coordination.body import examine
+from .coordination.call import background
 from .coordination.coordinator import Coordinator, as_selector
-from .coordination.lanes import LaneSchedule
+from .coordination.lanes import LaneSchedule, as_lanes
 from .coordination.schedule import FifoSchedule
 from .errors import (
     CoordinatorError,
     DuplicateName,
     InvalidBody,
-    InvalidOption,
     InvalidOptionType,
     RegistryClosed,
     UnknownCoordinator,
 )
-from .options import EphemeralOptions, as_seconds
+from .functions import is_coroutine_function, is_generator_function, misfit, refuse_coroutine
+from .options import EphemeralOptions, as_seconds, as_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
+    from types import EllipsisType, TracebackType
     from typing import Unpack
 
     from .coordination import CoordinatorStatistics, DrainReport
@@ -65,8 +73,8 @@ class _Recipe:
 class CoordinatorRegistry:
     """Create coordinators by name, lazily and once each, and close them all.
 
-    `grace` and `cancel_grace` (seconds; `None`: no limit) are the budget of leaving `async with`; `aclose` may be
-    given another. Everything but the body and what it needs is validated when a name is registered.
+    `grace` and `cancel_grace` (seconds; `None`: no limit) are the budget of leaving `async with` and of `aclose`,
+    which may be given another. Everything but the body and what it needs is validated when a name is registered.
 
     >>> registry = CoordinatorRegistry()
     >>> @registry.coordinator("greetings", max_concurrency=4)
@@ -82,8 +90,8 @@ class CoordinatorRegistry:
     """
 
     def __init__(self, *, grace: Seconds | None = _GRACE, cancel_grace: Seconds | None = _CANCEL_GRACE) -> None:
-        self._grace = None if grace is None else as_seconds("grace", grace, zero=True)
-        self._cancel_grace = None if cancel_grace is None else as_seconds("cancel_grace", cancel_grace, zero=True)
+        self._grace = _as_budget("grace", grace)
+        self._cancel_grace = _as_budget("cancel_grace", cancel_grace)
         self._recipes: dict[str, _Recipe] = {}
         self._created: dict[str, _Any] = {}
         self._being_made: list[str] = []
@@ -106,7 +114,7 @@ class CoordinatorRegistry:
 
         Give the body, or as `factory` a plain function without parameters that returns the body; the factory is
         called when the coordinator is first asked for, and again next time if it raises. A name that is taken raises
-        `DuplicateName`.
+        `DuplicateName`, a registry that is closed `RegistryClosed`.
         """
         chosen = self._options(name, options, keywords)
 
@@ -173,7 +181,7 @@ class CoordinatorRegistry:
     ) -> None:
         """Declare a `PriorityWorkCoordinator`, as `register` does."""
         chosen = self._options(name, options, keywords)
-        lanes = tuple(lanes)
+        lanes = as_lanes(lanes)
         LaneSchedule(lanes, lambda _: FifoSchedule(), table=None, starvation_limit=chosen.starvation_limit)
         if key is not None:
             as_selector(key)
@@ -182,6 +190,18 @@ class CoordinatorRegistry:
             return PriorityWorkCoordinator(made, lanes=lanes, key=key, options=chosen)
 
         self._add(name, PriorityWorkCoordinator, make, body, factory, chosen)
+
+    def register_background(
+        self, name: str, /, *, options: EphemeralOptions | None = None, **keywords: Unpack[OptionKeywords]
+    ) -> None:
+        """Declare a `Background`, which needs no body: it runs whatever function it is given."""
+        chosen = self._options(name, options, keywords)
+        Background(options=chosen)  # it does not understand every option
+
+        def make(_: _Body) -> _Any:
+            return Background(options=chosen)
+
+        self._add(name, Background, make, background, None, chosen)
 
     def coordinator(
         self, name: str, /, *, options: EphemeralOptions | None = None, **keywords: Unpack[OptionKeywords]
@@ -253,12 +273,9 @@ class CoordinatorRegistry:
 
     @staticmethod
     def _options(name: object, options: EphemeralOptions | None, keywords: OptionKeywords) -> EphemeralOptions:
-        if not isinstance(name, str):
-            raise InvalidOptionType("name", name, "a text")
-        if not name.strip():
-            raise InvalidOption("name", name, "a text that is not empty")
+        label = as_text("name", name)
         chosen = EphemeralOptions.of(options, keywords)
-        return chosen if chosen.name is not None else chosen.replace(name=name)
+        return chosen if chosen.name is not None else chosen.replace(name=label)
 
     def _add(  # noqa: PLR0913, PLR0917 - the parts of a recipe
         self,
@@ -275,10 +292,14 @@ class CoordinatorRegistry:
         if body is not None:
             examine(body, options.run_in)
         refuse_coroutine(factory, "pass the factory itself, without calling it")
-        if factory is not None and (not callable(factory) or is_coroutine_function(factory)):
-            message = f"the factory of coordinator {name!r} must be a plain function that returns the body"
+        if factory is not None and not _is_factory(factory):
+            message = (
+                f"the factory of coordinator {name!r} must be a plain function without parameters that returns the body"
+            )
             raise InvalidBody(message)
         with self._lock:
+            if self._is_closed:
+                raise RegistryClosed(name)
             if name in self._recipes:
                 raise DuplicateName("coordinator", name)
             self._recipes[name] = _Recipe(kind, make, body, factory)
@@ -358,15 +379,18 @@ class CoordinatorRegistry:
     # Ending.
 
     async def aclose(
-        self, *, grace: Seconds | None = _GRACE, cancel_grace: Seconds | None = _CANCEL_GRACE
+        self, *, grace: Seconds | EllipsisType | None = ..., cancel_grace: Seconds | EllipsisType | None = ...
     ) -> dict[str, DrainReport]:
         """Close all coordinators at the same time, the newest first, and return their reports by name.
 
-        Each closes as its `aclose` says, all within the same `grace` and `cancel_grace` (seconds; `None`: no limit).
+        Each closes as its `aclose` says, all within the same `grace` and `cancel_grace` (seconds; `None`: no limit; by
+        default what the registry was given).
         Nothing is created any more from the moment of the call. Errors of bodies are not raised; what a coordinator
         itself raises comes out when all are closed. Cancelling this cancels everything that still runs. Repeating it
         gives the reports again.
         """
+        grace = self._grace if grace is ... else _as_budget("grace", grace)
+        cancel_grace = self._cancel_grace if cancel_grace is ... else _as_budget("cancel_grace", cancel_grace)
         self._is_closed = True
         closing = {
             name: asyncio.create_task(
@@ -401,9 +425,19 @@ class CoordinatorRegistry:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Close all within the budget; after an exception without grace."""
-        await self.aclose(grace=self._grace if kind is None else 0, cancel_grace=self._cancel_grace)
+        await self.aclose(grace=... if kind is None else 0)
 
     def __repr__(self) -> str:
         """Show the names, and which of them are created."""
         shown = ", ".join(f"{name}*" if name in self._created else name for name in self._recipes)
         return f"<CoordinatorRegistry {shown or 'empty'}{' closed' if self._is_closed else ''}>"
+
+
+def _as_budget(option: str, seconds: Seconds | None) -> float | None:
+    return None if seconds is None else as_seconds(option, seconds, zero=True)
+
+
+def _is_factory(factory: Any) -> bool:
+    if not callable(factory) or is_coroutine_function(factory) or is_generator_function(factory):
+        return False
+    return misfit(factory) is None

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, NoReturn, TypeVar
 
 from .clock import utc
+from .errors import shown
 from .ids import format_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from datetime import datetime
+    from typing import Self
 
     from .failure import ErrorInfo
     from .signals import SignalEvent, SignalKey
@@ -110,19 +112,19 @@ class Draft(Generic[R]):
         self._seen = 0.0
         self._result = _NO_RESULT
 
-    def seal(self) -> OperationSnapshot[R]:
+    def _seal(self) -> OperationSnapshot[R]:
         """Become a snapshot; this object itself, from now on frozen. Repeating it changes nothing."""
         if type(self) is Draft:
             self.__class__ = OperationSnapshot
-        return cast("OperationSnapshot[R]", self)
+        return self  # type: ignore[return-value] # a cast would be one call more for each operation
 
-    def copy(self, now: float) -> OperationSnapshot[R]:
+    def _copy(self, now: float) -> OperationSnapshot[R]:
         """Return a snapshot of how things are at the monotonic time `now`."""
         duplicate: Draft[R] = Draft.__new__(Draft)
         for slot in Draft.__slots__:
             setattr(duplicate, slot, getattr(self, slot))
         duplicate._seen = now
-        return duplicate.seal()
+        return duplicate._seal()
 
 
 class OperationSnapshot(Draft[R]):
@@ -130,6 +132,9 @@ class OperationSnapshot(Draft[R]):
 
     `key` is the key as `key_privacy` shows it; `signals` are the newest ones, `signal_count` counts all;
     `error` is `None` unless the operation failed. Only a `ResultCoordinator`'s snapshots carry a result.
+
+    It can be pickled, if its key can: the metadata travels, but no result, exception, or data of a signal. A copy is
+    the snapshot itself.
     """
 
     __slots__ = ()
@@ -148,6 +153,19 @@ class OperationSnapshot(Draft[R]):
         """Refuse: a snapshot is frozen."""
         message = f"cannot delete {name!r}: an OperationSnapshot is frozen"
         raise AttributeError(message)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as metadata, without the result."""
+        fields = {name: getattr(self, name) for name in Draft.__slots__ if name != "_result"}
+        return _restored, (fields | {"metadata": as_plain(self.metadata)},)
+
+    def __copy__(self) -> Self:
+        """Return itself, which never changes."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself, which never changes."""
+        return self
 
     @property
     def enqueued_at(self) -> datetime:
@@ -199,7 +217,7 @@ class OperationSnapshot(Draft[R]):
         return {
             "id": format_id(self.id),
             "name": self.name,
-            "key": None if self.key is None else str(self.key),
+            "key": None if self.key is None else shown(self.key, str),
             "lane": self.lane,
             "status": str(self.status),
             "enqueued_at": self.enqueued_at.isoformat(),
@@ -250,6 +268,15 @@ def without_result(snapshot: OperationSnapshot[R]) -> OperationSnapshot[R]:
     return _changed(snapshot, "_result", _NO_RESULT)
 
 
+def _restored(fields: dict[str, Any]) -> OperationSnapshot[Any]:
+    draft: Draft[Any] = Draft.__new__(Draft)
+    for name, value in fields.items():
+        setattr(draft, name, value)
+    draft.metadata = as_frozen(draft.metadata)
+    draft._result = _NO_RESULT
+    return draft._seal()
+
+
 def _changed(snapshot: OperationSnapshot[R], name: str, value: object) -> OperationSnapshot[R]:
     duplicate: OperationSnapshot[R] = object.__new__(OperationSnapshot)
     for slot in Draft.__slots__:
@@ -262,3 +289,10 @@ def as_plain(value: Any) -> Any:
     if hasattr(value, "items"):
         return {name: as_plain(each) for name, each in value.items()}
     return [as_plain(each) for each in value] if isinstance(value, tuple) else value
+
+
+def as_frozen(value: Any) -> Any:
+    """Return plain metadata frozen again."""
+    if isinstance(value, dict):
+        return MappingProxyType({name: as_frozen(each) for name, each in value.items()})
+    return tuple(as_frozen(each) for each in value) if isinstance(value, list) else value

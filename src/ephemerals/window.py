@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from .echoes import EchoStore, FinalizationReason
 from .errors import PinLimitReached
+from .ids import as_id
 from .snapshot import OperationSnapshot, OperationStatus, with_pin, without_result
 
 if TYPE_CHECKING:
@@ -45,7 +46,17 @@ class WindowView:
 
     def get(self, operation_id: int) -> OperationSnapshot[Any] | None:
         """Return one operation's snapshot; `None` if the window does not hold it."""
-        return self._window.get(operation_id)
+        return self._window.get(as_id(operation_id))
+
+
+class _Hold:
+    """Be the pin of those who need an operation for a while; `is_pinned` says that it is pinned by hand as well."""
+
+    __slots__ = ("holders", "is_pinned")
+
+    def __init__(self, *, is_pinned: bool) -> None:
+        self.is_pinned = is_pinned
+        self.holders: list[Callable[[], object]] = []
 
 
 class OperationWindow:
@@ -61,11 +72,15 @@ class OperationWindow:
         "_clock",
         "_closed",
         "_context",
+        "_doomed",
         "_ended",
+        "_holds",
         "_lifetime",
-        "_limit",
+        "_longest",
         "_loop",
+        "_most",
         "_next_sample",
+        "_on_finalized",
         "_options",
         "_results",
         "_results_ttl",
@@ -93,12 +108,16 @@ class OperationWindow:
         self._ended: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self._aside: OrderedDict[int, OperationSnapshot[Any]] = OrderedDict()
         self.pinned: set[int] = set()
+        self._doomed: set[int] = set()
+        self._holds: dict[int, _Hold] = {}
         self._unpinned = 0
         self._closed = False
         self._results: OrderedDict[int, float] = OrderedDict()
         self._options = options
-        self._limit = options.max_tracked_operations
-        self._lifetime = options.max_operation_lifetime
+        limit, self._lifetime = options.max_tracked_operations, options.max_operation_lifetime
+        self._most = float("inf") if limit is None else limit
+        self._longest = float("inf") if self._lifetime is None else self._lifetime
+        self._on_finalized = options.on_finalized
         self._results_ttl = results_ttl
         self._clock = options.clock
         self._call_hook = call_hook
@@ -130,14 +149,15 @@ class OperationWindow:
         if self._closed:
             self.close()
             return
-        if self._results_ttl is not None and snapshot.has_result:
+        if self._doomed and snapshot.id in self._doomed:
+            self.kill(snapshot.id)
+            return
+        while self._unpinned > self._most:
+            self._drop_oldest(now)
+        if now + self._longest < self._armed_for and (self._ended or self.failures):
+            self._arm_for(now + self._longest, now)
+        if self._results_ttl is not None and snapshot.has_result and snapshot.id in self._ended:
             self._results[snapshot.id] = now + self._results_ttl
-        limit, lifetime = self._limit, self._lifetime
-        if limit is not None and self._unpinned > limit:
-            self._trim(now)
-        if lifetime is not None and now + lifetime < self._armed_for and (self._ended or self.failures):
-            self._arm_for(now + lifetime, now)
-        if self._results:
             self._arm_for(next(iter(self._results.values())), now)
 
     def sample(self, now: float) -> None:
@@ -186,6 +206,8 @@ class OperationWindow:
     def pin(self, operation_id: int) -> bool:
         """Exempt an operation from size and age; False if it is not held."""
         if operation_id in self.pinned:
+            if operation_id in self._holds:
+                self._holds[operation_id].is_pinned = True
             return True
         self.expire()
         held = self._ended.get(operation_id)
@@ -205,6 +227,7 @@ class OperationWindow:
         if operation_id not in self.pinned:
             return False
         self.pinned.discard(operation_id)
+        self._lose(operation_id)
         if operation_id in self._aside:
             self._step_back()
         if operation_id in self._ended:
@@ -212,9 +235,38 @@ class OperationWindow:
             self._unpinned += 1
             now = self._clock.monotonic()
             self.expire()
-            self._trim(now)
+            while self._unpinned > self._most:
+                self._drop_oldest(now)
             self._arm(now)
         return True
+
+    def hold(self, operation_id: int, on_lost: Callable[[], object]) -> bool:
+        """Pin an operation until `release`; False if it is not held. If it is lost before, `on_lost()` is called."""
+        hold = self._holds.get(operation_id)
+        if hold is None:
+            is_pinned = operation_id in self.pinned
+            if not self.pin(operation_id):
+                return False
+            hold = self._holds[operation_id] = _Hold(is_pinned=is_pinned)
+        hold.holders.append(on_lost)
+        return True
+
+    def release(self, operation_id: int, on_lost: Callable[[], object]) -> None:
+        """Hold an operation no more; the last to do so unpins it, unless it is pinned by hand."""
+        hold = self._holds.get(operation_id)
+        if hold is None or on_lost not in hold.holders:
+            return
+        hold.holders.remove(on_lost)
+        if not hold.holders:
+            del self._holds[operation_id]
+            if not hold.is_pinned:
+                self.unpin(operation_id)
+
+    def _lose(self, operation_id: int) -> None:
+        """Tell those who hold an operation that it is no longer pinned."""
+        if operation_id in self._holds:
+            for on_lost in self._holds.pop(operation_id).holders:
+                on_lost()
 
     def evict(self, operation_id: int, reason: FinalizationReason = FinalizationReason.EVICTED) -> bool:
         """Forget an ended operation now, pinned or not; False if no ended one of that id is held."""
@@ -224,6 +276,41 @@ class OperationWindow:
             return False
         self._left(held.pop(operation_id), reason, self._clock.monotonic())
         return True
+
+    def kill(self, operation_id: int) -> bool:
+        """Forget an operation, pinned or not: now if it has ended, else in the moment it ends; False if not held."""
+        if self.live(operation_id) is not None:
+            self._doomed.add(operation_id)
+            return True
+        self._doomed.discard(operation_id)
+        for failure in self.failures:
+            if failure.id == operation_id:
+                self.failures.remove(failure)
+                break
+        return self.evict(operation_id, FinalizationReason.KILLED)
+
+    # Its bounds.
+
+    @property
+    def limit(self) -> int | None:
+        """Return how many ended operations are remembered; `None` is no limit."""
+        return None if self._most == float("inf") else int(self._most)
+
+    @property
+    def lifetime(self) -> float | None:
+        """Return for how many seconds an ended operation is remembered; `None` is no limit."""
+        return self._lifetime
+
+    def resize(self, limit: int | None, lifetime: float | None) -> None:
+        """Change the bounds, and forget at once what is outside."""
+        self._lifetime = lifetime
+        self._most = float("inf") if limit is None else limit
+        self._longest = float("inf") if lifetime is None else lifetime
+        now = self._clock.monotonic()
+        self.expire()
+        while self._unpinned > self._most:
+            self._drop_oldest(now)
+        self._arm(now)
 
     # What leaves.
 
@@ -253,6 +340,7 @@ class OperationWindow:
 
     def _forget(self) -> None:
         self.echoes.clear()
+        self._doomed.clear()
         self._results.clear()
         self.failures.clear()
         self.disarm()
@@ -262,14 +350,13 @@ class OperationWindow:
         """Tell whether the timer is armed."""
         return self._timer is not None
 
-    def _trim(self, now: float) -> None:
-        ended, limit = self._ended, self._limit
-        while limit is not None and self._unpinned > limit:
-            operation_id, snapshot = ended.popitem(last=False)
-            if snapshot.is_pinned:
-                self._aside[operation_id] = snapshot
-            else:
-                self._left(snapshot, FinalizationReason.SIZE, now)
+    def _drop_oldest(self, now: float) -> None:
+        """Drop the oldest; if it is pinned it steps aside instead, and the next has to be asked for."""
+        operation_id, snapshot = self._ended.popitem(last=False)
+        if snapshot.is_pinned:
+            self._aside[operation_id] = snapshot
+        else:
+            self._left(snapshot, FinalizationReason.SIZE, now)
 
     def _oldest(self) -> OperationSnapshot[Any] | None:
         """Find the oldest ended operation that is not pinned.
@@ -296,16 +383,15 @@ class OperationWindow:
             self._results.pop(snapshot.id, None)
         if snapshot.is_pinned:
             self.pinned.discard(snapshot.id)
+            self._lose(snapshot.id)
         else:
             self._unpinned -= 1
-        echoes = self.echoes
-        if echoes.retention:
-            echoes.add(snapshot, reason, now)
-            if now + echoes.retention < self._armed_for:
-                self._arm_for(now + echoes.retention, now)
-        hook = self._options.on_finalized
-        if hook is not None:
-            self._call_hook("on_finalized", hook, snapshot, reason)
+        if self.echoes.retention:
+            expiry = self.echoes.add(snapshot, reason, now)
+            if expiry < self._armed_for:
+                self._arm_for(expiry, now)
+        if self._on_finalized is not None:
+            self._call_hook("on_finalized", self._on_finalized, snapshot, reason)
 
     # The timer.
 

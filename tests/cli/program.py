@@ -73,7 +73,7 @@ class Gate:
         self.folder = Path(folder)
         self.script = (
             f'cd "{folder}"; echo $$ > "began.$0"; mv "began.$0" "began-$0"; '
-            'while [ ! -e go ]; do sleep 0.01; done; echo "done $0"'
+            'while [ ! -e go ] && kill -0 $PPID; do sleep 0.01; done; echo "done $0"'  # none outlives the program
         )
         self.command = ["sh", "-c", self.script, "{}"]
 

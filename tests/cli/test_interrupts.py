@@ -83,6 +83,17 @@ def test_what_waits_for_its_turn_does_not_begin_after_an_interrupt(tmp_path):
     assert statuses(report) == ["cancelled", "cancelled", "cancelled", "completed"]
 
 
+def test_what_waits_for_its_turn_is_not_said_to_run():
+    with started("-j", 2, "--rate", "1/h", "echo") as program:
+        feed(program, seq(3))
+        assert program.stdout.readline() == b"1\n"
+        program.send_signal(signal.SIGINT)
+        assert program.wait() == 130
+        said = program.stderr.read()
+    assert b"finishing" not in said
+    assert b"2 cancelled" in said
+
+
 def test_an_interrupt_while_nothing_runs_ends_it_at_once():
     with started("echo") as program:
         feed(program, b"x\n")

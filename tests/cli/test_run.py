@@ -296,6 +296,27 @@ def test_closed_standard_streams_do_no_harm():
         assert b"Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("closed", "said"),
+    [
+        ("1>&-", b"cannot write standard output: Bad file descriptor"),
+        ("0<&-", b"cannot read the input: Bad file descriptor"),
+    ],
+)
+def test_a_closed_stream_that_is_needed_is_an_error(closed, said):
+    shell = "exec " + " ".join([*PROGRAM, "run", "echo"])
+    ended = subprocess.run(["sh", "-c", f"{shell} {closed}"], input=b"a\nb\n", capture_output=True, check=False)
+    assert ended.returncode == 1
+    assert said in ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
+def test_a_closed_output_that_is_not_needed_is_no_error():
+    shell = "exec " + " ".join([*PROGRAM, "run", "true", "1>&-"])
+    ended = subprocess.run(["sh", "-c", shell], input=b"a\n", capture_output=True, check=False)
+    assert ended.returncode == 0
+
+
 def test_more_commands_than_files_are_allowed_at_first():
     def few_files():
         resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))

@@ -17,6 +17,7 @@ import pytest
 
 from ephemerals import (
     Background,
+    BackgroundTask,
     Call,
     CoordinatorClosed,
     CoordinatorError,
@@ -280,12 +281,11 @@ class TestRefusing:
             with pytest.raises(InvalidBody, match="which nobody would await"):
                 await operation
 
-    async def test_wrong_arguments_fail_the_operation(self):
+    async def test_wrong_arguments_are_the_callers_error(self):
         async with Background() as background:
             for function in (add, add_in_a_thread):
-                operation = await background.spawn(function, 1, fourth=4)
                 with pytest.raises(TypeError, match="fourth"):
-                    await operation
+                    await background.spawn(function, 1, fourth=4)
 
     @pytest.mark.parametrize("function", [add, add_in_a_thread])
     async def test_a_stop_iteration_becomes_a_runtime_error(self, function):
@@ -633,3 +633,104 @@ class TestPrivacy:
                     return operation
 
                 await assert_forgotten(use, factory=Owner, within=1)
+
+
+WRONG_CALLS = {
+    "too few": lambda spawn: spawn(of_two, 1),
+    "too many": lambda spawn: spawn(of_two, 1, 2, 3),
+    "unknown keyword": lambda spawn: spawn(of_two, 1, 2, size=3),
+    "twice": lambda spawn: spawn(of_two, 1, 2, first=3),
+    "method": lambda spawn: spawn(Service("a").plain),
+    "partial": lambda spawn: spawn(functools.partial(of_two, 1)),
+    "plain": lambda spawn: spawn(lambda: None, 1),
+    "needed keyword": lambda spawn: spawn(needs_keyword, 1),
+}
+
+
+async def of_two(first, second):
+    return first, second
+
+
+def needs_keyword(first, *, size):
+    return first, size
+
+
+class Service:
+    jobs = Background()
+
+    def __init__(self, name):
+        self.name = name
+
+    def plain(self, item):
+        return self.name, item
+
+    @jobs.task(key=lambda self, item: (self.name, item), timeout=5)
+    async def send(self, item):
+        return self.name, item
+
+    @jobs.task(key="name")
+    def send_plainly(self, item):
+        return self.name, item
+
+    @jobs.task
+    @staticmethod
+    def send_alone(item):
+        return item
+
+
+@pytest.mark.parametrize("call", WRONG_CALLS.values(), ids=WRONG_CALLS.keys())
+@pytest.mark.parametrize("method", ["spawn", "try_spawn", "add_task"])
+async def test_arguments_that_do_not_fit_are_the_callers_error(call, method):
+    async with Background() as background:
+        with pytest.raises(TypeError, match="does not take these arguments"):
+            operation = call(getattr(background, method))
+            await operation
+        assert background.total_enqueued == 0
+
+
+async def test_arguments_that_fit_are_taken():
+    async with Background() as background:
+        for spawning in (
+            background.spawn(of_two, 1, second=2),
+            background.spawn(needs_keyword, 1, size=2),
+            background.spawn(max, 1, 2),
+            background.spawn(Service("a").plain, item=1),
+            background.spawn(dict, [(1, 2)], size=3),
+        ):
+            await (await spawning)
+
+
+async def test_arguments_of_a_task_that_do_not_fit_are_the_callers_error_too():
+    async with Background() as background:
+        task = background.task(key=lambda first, second: first)(of_two)
+        with pytest.raises(TypeError, match="does not take these arguments"):
+            await task.spawn(1)
+
+
+async def test_a_task_on_a_method_is_bound():
+    service = Service("Ada")
+    async with Background() as background:
+        for task, key in ((service.send, ("Ada", 1)), (service.send_plainly, "Ada")):
+            call = task.call(1)
+            assert (call.key, call.name) == (key, task.__qualname__)
+            assert await (await background.enqueue(call)) == ("Ada", 1)
+        assert service.send.call(1).timeout == 5
+        assert await service.send(2) == ("Ada", 2)
+        assert service.send_plainly(2) == ("Ada", 2)
+        assert await (await background.enqueue(service.send_alone.call(3))) == 3
+        assert isinstance(Service.send, BackgroundTask)
+        assert await Service.send(service, 4) == ("Ada", 4)
+        assert service.send.background is Service.jobs
+
+
+async def test_add_task_that_is_full_advises_what_helps():
+    async with Background(max_pending=1) as background:
+        background.pause()
+        background.add_task(of_two, 1, 2)
+        with pytest.raises(CoordinatorFull, match=r"try again later, or await spawn\(\) to wait for room"):
+            background.add_task(of_two, 1, 2)
+    async with Background(max_pending=1, overflow="reject") as background:
+        background.pause()
+        background.add_task(of_two, 1, 2)
+        with pytest.raises(CoordinatorFull, match="overflow='wait'"):
+            background.add_task(of_two, 1, 2)

@@ -9,11 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ephemerals import DeadlockError, KeyedWorkCoordinator, Lane, PriorityWorkCoordinator, WorkCoordinator
+from ephemerals import (
+    DeadlockError,
+    KeyedWorkCoordinator,
+    Lane,
+    OperationCancelled,
+    PriorityWorkCoordinator,
+    WorkCoordinator,
+)
 from ephemerals.coordination.deadlock import Wait, stuck_operations
 from ephemerals.coordination.schedule import FifoSchedule, KeyedSchedule, KeyTable
 from ephemerals.snapshot import OperationStatus
-from ephemerals.testing import VirtualClock
+from ephemerals.testing import VirtualClock, assert_quiet
 
 
 class Some:
@@ -23,7 +30,7 @@ class Some:
 
     def __init__(self, status, key):
         self.status = status
-        self.key = key
+        self.key = self._key = key
 
 
 def left_after_everything_that_can_happen(running, pending, waits, limit, per_key):
@@ -358,3 +365,114 @@ async def test_who_has_been_given_room_but_has_not_run_yet_is_not_stuck():
         assert await (await other) == "done"
     assert not family.told
     assert filler[0].status == "cancelled"
+
+
+async def test_a_body_is_not_held_up_by_a_task_that_it_does_not_await():
+    left = []
+
+    async def leaves_tasks(family):
+        left.extend(asyncio.create_task(family.coordinator.enqueue(Family.child)) for _ in range(3))
+        left.append(asyncio.create_task(family.coordinator.run(Family.child)))
+        await asyncio.sleep(20)
+
+    family = Family(max_concurrency=1, max_pending=1)
+    async with family.coordinator as coordinator:
+        await coordinator.run(leaves_tasks)
+        *operations, result = await asyncio.gather(*left)
+        assert [await each for each in operations] == ["done"] * 3
+        assert result == "done"
+    assert coordinator.total_completed == 5
+    assert_quiet(coordinator)
+
+
+async def test_a_body_that_waits_for_the_first_of_several_things_goes_on_with_it():
+    async def waits_for_either(family):
+        child = asyncio.create_task(family.coordinator.run(Family.child))
+        gate = asyncio.create_task(family.gate.wait())
+        done, _ = await asyncio.wait({child, gate}, return_when=asyncio.FIRST_COMPLETED)
+        assert done == {gate}
+        return child
+
+    family = Family(max_concurrency=1)
+    async with family.coordinator as coordinator:
+        body = await coordinator.enqueue(waits_for_either)
+        await asyncio.sleep(30)
+        family.gate.set()
+        assert await (await body) == "done"
+    assert_quiet(coordinator)
+
+
+async def one_task(work):
+    return await asyncio.create_task(work)
+
+
+async def in_a_group(work):
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.sleep(0))
+        return group.create_task(work)
+
+
+async def gathered_below(work):
+    async def gathers():
+        return await asyncio.gather(asyncio.sleep(0), one_task(work))
+
+    return await one_task(gathers())
+
+
+async def later(work):
+    task = asyncio.create_task(work)
+    await asyncio.sleep(0.5)
+    return await task
+
+
+@pytest.mark.parametrize("how", [one_task, in_a_group, gathered_below, later])
+async def test_a_body_that_awaits_a_task_of_its_own_that_can_never_go_on_is_told_so(how):
+    async def awaits_a_task(family):
+        await how(family.coordinator.run(Family.child))
+
+    family = Family(max_concurrency=1)
+    async with family.coordinator as coordinator:
+        with pytest.raises((DeadlockError, ExceptionGroup)) as caught:
+            await coordinator.run(awaits_a_task)
+        error = caught.value
+        assert isinstance(error.exceptions[0] if isinstance(error, ExceptionGroup) else error, DeadlockError)
+    assert_quiet(coordinator)
+
+
+async def test_a_body_that_leaves_the_block_of_its_own_coordinator_is_cancelled_with_the_rest():
+    async def leaves(family):
+        async with family.coordinator:
+            pass
+
+    family = Family(max_concurrency=2)
+    operation = await family.coordinator.enqueue(leaves)
+    with pytest.raises(OperationCancelled):
+        await operation
+    await family.coordinator.aclose()
+    assert_quiet(family.coordinator)
+
+
+@pytest.mark.parametrize("how", ["join", "drain"])
+async def test_a_body_that_awaits_the_end_of_all_its_own_included_is_told_so(how):
+    async def waits_for_all(family):
+        await getattr(family.coordinator, how)()
+
+    family = Family(max_concurrency=2)
+    async with family.coordinator as coordinator:
+        with pytest.raises(DeadlockError, match="its own included"):
+            await coordinator.run(waits_for_all)
+    assert_quiet(coordinator)
+
+
+async def test_a_task_of_a_body_may_await_the_end_of_all():
+    tasks = []
+
+    async def leaves_a_task(family):
+        tasks.append(asyncio.create_task(family.coordinator.join()))
+        await asyncio.sleep(1)
+
+    family = Family()
+    async with family.coordinator as coordinator:
+        await coordinator.run(leaves_a_task)
+        await tasks[0]
+    assert_quiet(coordinator)

@@ -55,6 +55,7 @@ def test_a_child_sees_a_new_and_empty_coordinator_that_works(make):
 
         async def main():
             coordinator.engine.body = replaced.engine.body
+            coordinator.engine.start_anew()
             assert await coordinator.run(21) == 42
             assert (await coordinator.drain()).completed == 1
             await coordinator.aclose()
@@ -144,6 +145,7 @@ def test_a_child_forked_in_a_body_is_in_no_operation_and_in_no_deadlock():
                 return await coordinator.run("child")
 
             coordinator.engine.body = fresh.engine.body
+            coordinator.engine.start_anew()
             assert asyncio.run(main()) == "childchild"
 
         return in_child(check) if item == "parent" else item
@@ -210,6 +212,7 @@ def test_listeners_of_the_parent_hear_nothing_of_the_child():
 def test_keys_of_the_parent_are_not_busy_in_the_child():
     def check():
         coordinator.engine.body = fresh.engine.body
+        coordinator.engine.start_anew()
         assert coordinator.engine.leftovers()["keys"] == 0
 
         async def main():

@@ -311,7 +311,7 @@ class TestKeys:
 
     @pytest.mark.parametrize("key", [None, 5, [], "not an attribute", "", "a..b"])
     def test_a_selector_must_be_a_function_or_the_name_of_an_attribute(self, key):
-        with pytest.raises(InvalidOption, match="key=.*a function from an item to its key"):
+        with pytest.raises(InvalidOption, match="key=.*a plain function from an item to its key"):
             KeyedWorkCoordinator(key, Recorder())
 
     async def test_a_missing_attribute_makes_that_one_enqueue_raise(self):

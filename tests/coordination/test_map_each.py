@@ -373,7 +373,7 @@ class TestLeaving:
             await anext(results)
         async with results:
             pass
-        with pytest.raises(StopAsyncIteration):
+        with pytest.raises(RuntimeError, match="left"):
             await anext(results)
         with pytest.raises(RuntimeError, match="call map_each\\(\\) again"):
             await results.__aenter__()
@@ -492,3 +492,14 @@ class TestPrivacy:
         kept = []
         await assert_forgotten(use)
         await kept[0].__aexit__(None, None, None)
+
+
+async def test_after_the_block_nothing_can_be_iterated():
+    async def double(number):
+        return number * 2
+
+    async with map_each([1, 2, 3], double) as results:
+        assert await anext(results) == 2
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="block of these results has been left"):
+            await anext(results)

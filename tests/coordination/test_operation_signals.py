@@ -494,6 +494,74 @@ class TestHooks:
         assert [event.operation_id for event in taken_back] == [operation.id]
 
 
+class OtherLoop:
+    """A loop in another thread, to which a sink is bound; a context manager."""
+
+    def __init__(self, sink):
+        self.sink = sink
+        self.ready = threading.Event()
+        self.thread = threading.Thread(target=lambda: asyncio.run(self.main()))
+
+    async def main(self):
+        self.loop, self.stop = asyncio.get_running_loop(), asyncio.Event()
+        self.sink.bind()
+        self.ready.set()
+        await self.stop.wait()
+
+    async def catch_up(self):
+        """Wait until everything emitted so far has been delivered over there, and handed over to here."""
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.sink.join(), self.loop))
+
+    def __enter__(self):
+        self.thread.start()
+        assert self.ready.wait(30)
+        return self
+
+    def __exit__(self, *_):
+        self.loop.call_soon_threadsafe(self.stop.set)
+        self.thread.join()
+
+
+class TestHooksOfASinkElsewhere:
+    """A hook runs on the loop of its coordinator, whichever loop delivers the sink."""
+
+    @pytest.mark.real_loop
+    async def test_one_that_raises_is_reported_there_too(self):
+        reported = []
+        sink = SignalSink(on_handler_error=lambda error, event, handler: reported.append((type(error), event.name)))
+
+        def fail(event):
+            raise ValueError
+
+        async def body(item, operation):
+            operation.emit("said")
+
+        with OtherLoop(sink) as other:
+            async with WorkCoordinator(body, signals=sink, on_signal=fail) as coordinator:
+                await coordinator.run(1)
+                await other.catch_up()
+                assert await coordinator.run(2) is None
+                await other.catch_up()
+        assert reported == [(ValueError, "said")] * 2
+
+    @pytest.mark.real_loop
+    async def test_one_that_has_ended_meanwhile_is_not_called(self):
+        sink = SignalSink()
+        heard = []
+
+        async def body(item, operation):
+            operation.emit("said")
+
+        with OtherLoop(sink) as other:
+            async with WorkCoordinator(body, signals=sink, on_signal=heard.append) as coordinator:
+                await coordinator.run(1)
+                await other.catch_up()
+                assert len(heard) == 1
+                hook = coordinator.engine.signalling._reactions._hooks._hooks[0]
+            hook._call_isolated(heard[0])  # as if it had been on its way
+            assert len(heard) == 1
+
+
 class TestCausation:
     @pytest.mark.parametrize("context", ["inherit", "fresh"])
     @every_coordinator

@@ -397,3 +397,20 @@ class TestBadLanes:
         assert getattr(Lane("a", **{option: "x.*"}), option) == ("x.*",)
         with pytest.raises(InvalidOption, match=rf"Lane\.{option}"):
             Lane("a", **{option: 5})
+
+
+async def test_many_items_go_into_a_lane():
+    started = []
+
+    async def note(item):
+        started.append(item)
+
+    async with PriorityWorkCoordinator(note, lanes=[Lane("hot"), Lane("normal")], max_concurrency=1) as coordinator:
+        coordinator.pause()
+        assert await coordinator.enqueue_many(["a", "b"]) == 2
+        assert await coordinator.enqueue_many(["c", "d"], lane="hot") == 2
+        assert coordinator.pending_counts() == {"hot": 2, "normal": 2}
+        with pytest.raises(UnknownLane):
+            await coordinator.enqueue_many([], lane="hat")
+        coordinator.resume()
+    assert started == ["c", "d", "a", "b"]

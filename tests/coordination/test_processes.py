@@ -12,7 +12,14 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 from tests.coordinators import assert_adds_up
 
-from ephemerals import InvalidBody, OperationCancelled, OperationStatus, OperationTimeout, WorkCoordinator
+from ephemerals import (
+    InvalidBody,
+    OperationCancelled,
+    OperationFailed,
+    OperationStatus,
+    OperationTimeout,
+    WorkCoordinator,
+)
 from ephemerals.testing import VirtualClock
 
 
@@ -41,6 +48,47 @@ def give_lock(_item):
 def slow(_item):
     time.sleep(0.3)
     return "done"
+
+
+class NotBack(Exception):
+    """Pickle well, and not unpickle."""
+
+    def __init__(self, first, second):
+        super().__init__(f"{first} and {second}")
+
+
+class NotOut(Exception):
+    """Not even pickle."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+def exit_when_unpickled():
+    raise SystemExit(3)
+
+
+class Exits(Exception):
+    def __reduce__(self):
+        return exit_when_unpickled, ()
+
+
+class ResultNotBack:
+    def __reduce__(self):
+        return NotBack, ("one",)
+
+
+ODD = {"back": NotBack("one", "two"), "out": NotOut("no"), "exits": Exits("bye")}
+
+
+def raise_odd(item):
+    if item == "result":
+        return ResultNotBack()
+    if item in ODD:
+        raise ODD[item]
+    time.sleep(0.2)
+    return item
 
 
 async def asynchronous(item):
@@ -84,6 +132,34 @@ async def test_a_result_that_cannot_travel_is_a_failure():
     async with WorkCoordinator(give_lock, run_in="process", max_concurrency=1) as coordinator:
         with pytest.raises(TypeError, match="pickle"):
             await coordinator.run(1)
+
+
+@pytest.mark.parametrize(
+    ("item", "kind", "text"), [("back", NotBack, "one and two"), ("out", NotOut, "no"), ("exits", Exits, "bye")]
+)
+async def test_an_error_that_cannot_travel_fails_its_own_operation_alone(item, kind, text):
+    async with WorkCoordinator(raise_odd, run_in="process", max_concurrency=2) as coordinator:
+        innocent = await coordinator.enqueue("innocent")
+        operation = await coordinator.enqueue(item)
+        with pytest.raises(OperationFailed, match=f"{kind.__qualname__}: {text}") as caught:
+            await operation
+        name = f"{kind.__module__}.{kind.__qualname__}"
+        assert (caught.value.error_type, caught.value.operation_id) == (name, operation.id)
+        assert "could not travel" in caught.value.__notes__[0]
+        assert "raise_odd" in str(caught.value.__cause__)
+        assert operation.error.type == name
+        assert text in operation.error.message
+        assert await innocent == "innocent"
+        assert await coordinator.run("later") == "later"
+        assert (coordinator.total_failed, coordinator.total_completed) == (1, 2)
+
+
+async def test_a_result_that_cannot_be_unpacked_fails_its_own_operation_alone():
+    async with WorkCoordinator(raise_odd, run_in="process", max_concurrency=2) as coordinator:
+        innocent = await coordinator.enqueue("innocent")
+        with pytest.raises(TypeError, match="argument"):
+            await coordinator.run("result")
+        assert await innocent == "innocent"
 
 
 async def test_a_worker_that_dies_is_replaced():

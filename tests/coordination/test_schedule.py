@@ -19,7 +19,7 @@ class Item:
 
     def __init__(self, number, key=None):
         self._order = number
-        self.key = key
+        self.key = self._key = key
         self._status = OperationStatus.PENDING
         self._is_ready = False
 

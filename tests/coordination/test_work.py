@@ -379,11 +379,11 @@ class TestBackPressure:
     @every_coordinator
     async def test_try_enqueue_is_refused_without_room_and_counted(self, make):
         async with make(Gate(), max_concurrency=1, max_pending=2) as coordinator:
-            results = [coordinator.try_enqueue(each) for each in range(4)]
-            assert [each is not None for each in results] == [True, True, False, False]
+            results = [coordinator.try_enqueue(each) for each in range(5)]
+            assert [each is not None for each in results] == [True, True, True, False, False]
             assert coordinator.statistics().rejected == 2
-            assert coordinator.total_enqueued == 2
-            await settle()
+            assert coordinator.total_enqueued == 3
+            results[1].cancel()
             assert coordinator.try_enqueue(9) is not None
             await coordinator.cancel()
 
@@ -515,6 +515,7 @@ class TestBackPressure:
     @every_coordinator
     async def test_reject_raises_instead_of_waiting(self, make):
         async with make(Gate(), max_concurrency=1, max_pending=1, overflow="reject", name="mail") as coordinator:
+            coordinator.pause()
             await coordinator.enqueue(1)
             with pytest.raises(CoordinatorFull, match=r"'mail' is full \(1 items are waiting\).*overflow='wait'"):
                 await coordinator.enqueue(2)
@@ -544,6 +545,7 @@ class TestBackPressure:
 
     async def test_try_enqueue_drops_the_oldest_too(self):
         async with WorkCoordinator(Gate(), max_concurrency=1, max_pending=1, overflow="drop_oldest") as coordinator:
+            coordinator.pause()
             first = await coordinator.enqueue(1)
             assert coordinator.try_enqueue(2) is not None
             assert first.status is OperationStatus.CANCELLED
@@ -565,6 +567,7 @@ class TestBackPressure:
     async def test_a_refusal_is_logged_without_the_item(self, caplog):
         caplog.set_level(logging.INFO, "ephemerals")
         async with WorkCoordinator(Gate(), max_pending=1, name="mail") as coordinator:
+            coordinator.pause()
             coordinator.try_enqueue("secret")
             coordinator.try_enqueue("secret")
             assert "mail refused an item: 1 items are waiting" in caplog.text

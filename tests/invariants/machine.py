@@ -175,9 +175,11 @@ class CoordinatorMachine(RuleBasedStateMachine):
         world, stepped, coordinator = self.world, self.world.stepped, self.world.coordinator
         world.open_all_gates()
         stepped.call(world.resume)
-        for _ in range(3):
+        for _ in range(3 + len(world.offers)):
             stepped.pass_time(LONG)
             stepped.call(world.resume)  # a body may have paused it again
+            if coordinator.is_idle:
+                break
         self._look()
         assert coordinator.is_idle, f"something hangs: {coordinator!r}"
         check_fates(world)

@@ -86,6 +86,62 @@ async def test_no_more_than_a_few_at_once_and_in_order(heard):
     assert (statistics.queued, statistics.running, statistics.processed) == (0, 0, 5)
 
 
+async def test_what_a_handler_emits_does_not_make_it_forget_what_runs(heard):
+    sink = SignalSink(max_concurrent_handlers=1)
+
+    @sink.on("slow")
+    async def slow(event):
+        heard.append("begin")
+        await asyncio.sleep(10)
+        heard.append("end")
+
+    sink.subscribe("a", lambda event: sink.emit("b"))
+    sink.subscribe("b", lambda event: heard.append("b"))
+    sink.emit("slow")
+    await asyncio.sleep(1)
+    sink.emit("a")
+    sink.emit("slow")
+    assert sink.statistics().running == 1
+    await sink.join()
+    assert heard == ["begin", "b", "end", "begin", "end"]
+
+
+async def test_one_that_never_returns_holds_up_nobody_else(heard):
+    sink = SignalSink(max_concurrent_handlers=2, max_queued=5)
+    running = most = 0
+
+    async def stuck(event):
+        await asyncio.Event().wait()
+
+    async def fine(event):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(1)
+        heard.append(event.data)
+        running -= 1
+
+    endless = sink.subscribe("a", stuck)
+    sink.subscribe("a", fine)
+    for number in range(8):
+        sink.emit("a", number)
+        await asyncio.sleep(2)
+    assert heard == list(range(8))
+    assert most == 1
+    assert sink.statistics().running == 2
+    for number in range(8, 10):
+        sink.emit("a", number)
+    await asyncio.sleep(5)
+    assert heard == list(range(10))
+    endless.cancel()
+    assert sink.statistics().queued == 0
+    await sink.aclose(1)
+    statistics = sink.statistics()
+    assert (statistics.running, statistics.processed, statistics.cancelled) == (0, 10, 2)
+    assert not sink._handlers._busy
+    assert not sink._handlers._waiting
+
+
 async def test_what_does_not_fit_pushes_out_the_oldest(heard):
     sink = SignalSink(max_concurrent_handlers=1, max_queued=3)
     gate = asyncio.Event()
@@ -399,3 +455,41 @@ def test_cancelling_from_another_thread_loses_nothing_of_the_others(heard):
 
     asyncio.run(main())
     assert set(heard) == set(range(0, 2000, 2))
+
+
+async def test_what_a_plain_handler_returned_is_closed_when_nobody_will_await_it(heard):
+    sink = SignalSink(max_concurrent_handlers=1, max_queued=2)
+
+    async def later(event):
+        try:
+            await asyncio.Event().wait()
+        finally:
+            heard.append(event.data)
+
+    subscription = sink.subscribe("a", lambda event: later(event))  # noqa: PLW0108 - a plain function
+    for number in range(5):
+        sink.emit("a", number)
+        await asyncio.sleep(0)
+    statistics = sink.statistics()
+    assert (statistics.running, statistics.queued, statistics.dropped) == (1, 2, 2)
+    subscription.cancel()
+    assert sink.statistics().queued == 0
+    await sink.aclose(0.1)
+    assert heard == [0]  # the others had not begun, and were closed without a warning
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_in_one_travels_on(heard, interrupt):
+    sink = SignalSink()
+
+    async def stop(event):
+        raise interrupt
+
+    async def main():
+        sink.subscribe("a", stop)
+        sink.emit("a")
+        await asyncio.sleep(60)
+
+    with pytest.raises(interrupt):
+        asyncio.run(main())
+    assert sink.statistics().failed == 1

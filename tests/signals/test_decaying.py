@@ -64,6 +64,16 @@ def test_they_are_listed_the_highest_first(clock):
     assert list(scores.scores()) == ["a", "c"]
 
 
+def test_a_key_that_changes_often_takes_no_more_room_than_others(clock):
+    scores = DecayingScores(half_life=10, max_size=3, clock=clock)
+    for turn in range(1000):
+        scores.add(f"key {turn % 3}", 1)
+    assert len(scores._heap) < 100
+    assert scores.score("key 0") == 334
+    scores.add("another", 1000)
+    assert len(scores) == 3
+
+
 def test_it_can_follow_signals(clock):
     sink = SignalSink(clock=clock)
     scores = DecayingScores(60, clock=clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 
 import pytest
@@ -313,3 +314,58 @@ def test_mocks_are_handlers_too(sink):
     event = sink.emit("a")
     working.assert_called_once_with(event)
     assert sink.statistics().handler_errors == 1
+
+
+class TestOddMoments:
+    def test_a_cancelled_watch_is_not_told_of_a_change_that_is_on_its_way(self, sink, heard):
+        watch = sink.watch("busy", heard.append)
+
+        def meddle(event):
+            sink.emit("busy")
+            watch.cancel()
+
+        sink.subscribe("a", meddle)
+        sink.emit("a")
+        assert heard == []
+
+    @pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+    def test_an_interrupt_from_a_watch_travels_on(self, sink, heard, interrupt):
+        def stop(watch):
+            raise interrupt
+
+        sink.watch("busy", stop)
+        sink.subscribe("busy", heard.append)
+        with pytest.raises(interrupt):
+            sink.emit("busy")
+        sink.emit("other")
+        assert [event.name for event in heard] == ["busy"]
+        assert sink.statistics().undelivered == 0
+
+    def test_a_partial_is_named_in_the_log_by_its_function(self, sink, caplog):
+        def fail(extra, event):
+            raise ValueError
+
+        sink.subscribe("a", functools.partial(fail, 1))
+        sink.emit("a")
+        assert ".fail failed on 'a': ValueError" in caplog.text
+
+    def test_more_names_than_routes_are_remembered_still_find_their_listeners(self, sink, heard, monkeypatch):
+        monkeypatch.setattr("ephemerals.signals.routing._MAX_ROUTES", 3)
+        sink.subscribe("n.*", heard.append)
+        for number in range(10):
+            sink.emit(f"n.{number}")
+        assert len(heard) == 10
+        assert len(sink._routes) <= 3
+
+    def test_a_block_that_holds_what_a_constraint_blocks_runs_all_the_same(self):
+        sink = SignalSink()
+        log = []
+
+        def react(event):
+            with sink.hold("a") as held:
+                log.append(held)
+
+        sink.subscribe("a", react)
+        sink.emit("a")
+        assert log == [None]
+        assert sink.count() == 1

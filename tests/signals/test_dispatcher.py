@@ -235,3 +235,21 @@ def test_what_makes_no_sense_is_refused(sink):
         SignalDispatcher().add("a", None)
     with pytest.raises(InvalidOption):
         SignalDispatcher().on("")(print)
+
+
+@pytest.mark.parametrize("interrupt", [KeyboardInterrupt, SystemExit])
+def test_an_interrupt_in_a_handler_travels_on(interrupt):
+    sink = SignalSink()
+
+    async def main():
+        dispatcher = SignalDispatcher(sink)
+
+        @dispatcher.on("a")
+        async def stop(event):
+            raise interrupt
+
+        sink.emit("a")
+        await asyncio.sleep(60)
+
+    with pytest.raises(interrupt):
+        asyncio.run(main())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -56,9 +58,14 @@ class SinkAgainstModel(RuleBasedStateMachine):
         self.model.append(event)
         self.settle(spared=event)
 
-    @rule(name=signal, key=st.sampled_from(KEYS))
-    def emit(self, name, key):
-        self.remember(self.sink.emit(name, key=key))
+    @rule(
+        name=signal,
+        key=st.sampled_from(KEYS),
+        operation=st.sampled_from((None, 1, 2)),
+        source=st.sampled_from((None, "here", "there")),
+    )
+    def emit(self, name, key, operation, source):
+        self.remember(self.sink.emit(name, key=key, operation_id=operation, source=source))
 
     @rule(seconds=st.sampled_from((0.5, 1, 3)))
     def wait(self, seconds):
@@ -115,6 +122,15 @@ class SinkAgainstModel(RuleBasedStateMachine):
     def clear_key(self, key):
         assert self.sink.clear_key(key) == len(self.take(lambda event: event.key == key))
 
+    @rule(operation=some_key)
+    def clear_operation(self, operation):
+        assert self.sink.clear_operation(operation) == len(self.take(lambda event: event.operation_id == operation))
+
+    @rule(age=st.sampled_from((1, 2.5)))
+    def clear_older_than(self, age):
+        gone = self.take(lambda event: event.monotonic + age <= self.clock.now)
+        assert self.sink.clear_older_than(age) == len(gone)
+
     @rule(number=st.integers(0, 3))
     def clear_oldest(self, number):
         oldest = self.model[:number]
@@ -159,6 +175,46 @@ class SinkAgainstModel(RuleBasedStateMachine):
         assert sink.has(name, key=key) is any(event.name == name and event.key == key for event in model)
         assert sink.has_matching(pattern) is any(matches(event.name) for event in model)
         assert sum(sink.counts().values()) == len(model)
+        assert len(sink) == len(model)
+
+    @rule(
+        pattern=pattern,
+        key=some_key,
+        ago=st.sampled_from((0, 0.5, 2, 100)),
+        limit=st.integers(0, 3),
+    )
+    def all_other_queries_agree(self, pattern, key, ago, limit):
+        sink, model, moment = self.sink, self.model, self.clock.wall - ago
+        matching = [event for event in model if event.matches(pattern)]
+        of_operation = [event for event in model if event.operation_id == key]
+        from_here = [event for event in model if event.source == "here"]
+        assert sink.last() is (model[-1] if model else None)
+        assert sink.last(pattern) is (matching[-1] if matching else None)
+        assert sink.last(operation_id=key) is (of_operation[-1] if of_operation else None)
+        assert sink.events(operation_id=key) == of_operation
+        assert sink.events(source="here") == from_here
+        assert sink.events(since=moment) == [event for event in model if event._wall >= moment]
+        assert sink.events(until=moment, pattern=pattern) == [event for event in matching if event._wall <= moment]
+        assert sink.events(limit=limit) == model[max(0, len(model) - limit) :]
+        summary = sink.summary(key)
+        assert (() if summary is None else summary.events) == tuple(of_operation)
+        with contextlib.closing(sink.stream(pattern, since=moment)) as stream:
+            assert list(stream._buffer.events) == [event for event in matching if event._wall >= moment]
+        scope = sink.scoped("a")
+        inside = [event for event in model if event.name.startswith("a.")]
+        assert scope.events() == inside
+        assert scope.count() == len(inside)
+        assert scope.last() is (inside[-1] if inside else None)
+
+    @invariant()
+    def the_index_agrees_with_the_window(self):
+        if hasattr(self, "sink"):
+            index = self.sink._index
+            names = list(index.names())
+            assert sum(map(index.count_of, names)) == index.indexed
+            assert sorted(cell[0].sequence for name in names for cell in index.cells_of(name)) == sorted(
+                cell[0].sequence for cell in index.cells()
+            )
 
     @rule()
     def everybody_heard_everything_once_in_order(self):
@@ -197,6 +253,57 @@ def test_chains_of_causes_end_whoever_answers_whom(answers, depth):
         assert len(set(chain)) == len(chain)
         assert chain[0] == "a"
         assert chain[-1] == event.name
+
+
+MISDEEDS = ("raise", "raise worse", "cancel me", "cancel the next", "emit", "retract", "clear", "resize", "subscribe")
+
+
+@given(
+    st.lists(st.lists(st.sampled_from(MISDEEDS), max_size=6), max_size=4), st.lists(st.sampled_from("abc"), max_size=12)
+)
+def test_whatever_some_handlers_do_the_others_hear_everything_once_and_in_one_order(scripts, emitted):
+    sink = SignalSink(100_000)
+    emissions, first, last, subscriptions = [], [], [], []
+
+    def emit(name):
+        if (event := sink.emit(name)) is not None:
+            emissions.append(event.sequence)
+
+    def misbehave(script, position):
+        steps = iter(script)
+
+        def handle(event):
+            match next(steps, None):
+                case "raise":
+                    raise ValueError
+                case "raise worse":
+                    raise GeneratorExit
+                case "cancel me":
+                    subscriptions[position].cancel()
+                case "cancel the next":
+                    subscriptions[(position + 1) % len(subscriptions)].cancel()
+                case "emit":
+                    emit("d")
+                case "retract":
+                    sink.retract(event.name)
+                case "clear":
+                    sink.clear()
+                case "resize":
+                    sink.resize(7)
+                case "subscribe":
+                    sink.subscribe("?", lambda event: None)
+
+        return handle
+
+    sink.subscribe("?", lambda event: first.append(event.sequence))
+    for position, script in enumerate(scripts):
+        subscriptions.append(sink.subscribe("?", misbehave(script, position)))
+    sink.subscribe("?", lambda event: last.append(event.sequence))
+    for name in emitted:
+        emit(name)
+    assert first == last == sorted(emissions)
+    assert sink.count() <= sink.max_capacity
+    assert sink.statistics().undelivered == 0
 
 
 @pytest.mark.parametrize("capacity", [1, 2, 50])

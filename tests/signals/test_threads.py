@@ -72,6 +72,34 @@ def test_emission_with_subscribers_and_queries():
     assert len({event.sequence for event in retracted}) == len(retracted)
 
 
+def test_a_handler_that_blocks_holds_up_no_other_thread():
+    sink = SignalSink()
+    heard = []
+    began, released = threading.Event(), threading.Event()
+
+    def block(event):
+        began.set()
+        assert released.wait(30)
+
+    sink.subscribe("a", block)
+    sink.subscribe("*", lambda event: heard.append(event.name))
+    blocked = threading.Thread(target=sink.emit, args=("a",))
+    blocked.start()
+    assert began.wait(30)
+    sink.emit("b")
+    assert sink.has("b")
+    assert sink.count() == 2
+    sink.subscribe("b", lambda event: None).cancel()
+    assert sink.retract("b") == 1
+    sink.emit("c")
+    assert heard == []
+    assert sink.statistics().undelivered == 2
+    released.set()
+    blocked.join()
+    assert heard == ["a", "b", "c"]
+    assert sink.statistics().undelivered == 0
+
+
 def test_exact_survivors_of_concurrent_clearing():
     sink = SignalSink(100_000)
     in_threads(lambda number: [sink.emit(f"{'ie'[turn % 2]}.{number}") for turn in range(100)])
@@ -145,6 +173,52 @@ def test_a_stream_on_another_loop_is_woken():
         return await future
 
     assert asyncio.run(main()) == 1
+
+
+async def test_a_flood_from_another_thread_lets_the_loop_do_other_things_in_between():
+    sink = SignalSink(10_000)
+    heard = []
+    sink.subscribe("*", lambda event: heard.append(event.data))
+    await asyncio.sleep(0)
+    in_threads(lambda number: [sink.emit("a", turn) for turn in range(3000)], 1)
+    assert heard == []
+    between = []
+    while len(heard) < 3000:
+        await asyncio.sleep(0)
+        between.append(len(heard))
+    assert heard == list(range(3000))
+    assert len(between) > 5
+
+
+def test_a_loop_that_closes_while_somebody_emits_is_left_behind(monkeypatch):
+    sink = SignalSink()
+    heard = []
+
+    async def main():
+        sink.subscribe("*", heard.append)
+        loop = asyncio.get_running_loop()
+
+        def closing(*arguments, **options):
+            raise RuntimeError("Event loop is closed")
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", closing, raising=False)
+        in_threads(lambda number: sink.emit("a"), 1)
+
+    asyncio.run(main())
+    assert names(heard) == ["a"]
+
+
+def test_what_a_forked_child_does_first():
+    sink = SignalSink()
+    told = []
+    watch = sink.watch("busy", lambda watch: told.append(watch.present))
+    sink.subscribe("*", lambda event: told.append(event.name))
+    sink.emit("busy")
+    sink._start_anew()
+    assert sink.count() == 0
+    assert not watch.present
+    sink.emit("a")
+    assert told == [True, "busy", False, "a"]
 
 
 def test_joining_from_another_loop():

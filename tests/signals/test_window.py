@@ -447,3 +447,44 @@ class TestClearing:
         emit(sink, "a")
         assert sink.clear() == 1
         assert sink.count() == 0
+
+
+class TestRoom:
+    def test_held_ones_that_stepped_aside_survive_when_the_window_is_tidied(self, clock):
+        sink = SignalSink(20, 10, clock=clock)
+        with sink.hold("held", key=1), sink.hold("held", key=2):
+            for turn in range(30):
+                for number in range(20):
+                    sink.emit(f"n.{number}", turn)
+                sink.count()
+                sink.retract_matching("n.1*")
+                clock.advance(0.3)
+            assert [event.key for event in sink.events("held")] == [1, 2]
+            assert sink.count() == 2 + sink.count_matching("n.*") <= 20
+            clock.advance(10)
+            assert [event.name for event in sink.events()] == ["held", "held"]
+            sink.retract("held", key=1)
+            assert [event.key for event in sink.events()] == [2]
+        assert sink.count() == 0
+
+    def test_retracting_much_leaves_no_empty_places_behind(self, clock):
+        sink = SignalSink(10_000, None, clock=clock)
+        with sink.hold("held"):
+            for turn in range(50):
+                for number in range(20):
+                    sink.emit("many", number)
+                sink.emit("few", turn)
+                sink.count()
+                sink.retract("many")
+            index = sink._index
+            assert len(index._order) + len(index._aside) < 200
+            assert [event.data for event in sink.events("few")] == list(range(50))
+            assert sink.has("held")
+
+    def test_what_has_gone_before_it_could_be_held_is_not_held(self, clock):
+        sink = SignalSink(10, clock=clock)
+        sink.subscribe("busy", lambda event: sink.retract("busy"))
+        with sink.hold("busy") as event:
+            assert event is not None
+            assert not sink.has("busy")
+        assert not sink._index._held

@@ -23,4 +23,4 @@ def test_the_tests_on_the_page_pass(pytester, monkeypatch):
     pytester.makeini("[pytest]\n")
     pytester.makepyfile("\n".join(blocks))
     result = pytester.runpytest_subprocess("-pephemerals.testing.plugin", "-Werror")
-    result.assert_outcomes(passed=3)
+    result.assert_outcomes(passed=5)

@@ -194,6 +194,15 @@ async def test_it():
     assert "loop='curio' is not allowed: expected 'virtual'" in outcome(source)["output"]
 
 
+def test_a_timeout_that_is_none_is_a_failure_that_says_so(outcome):
+    source = """
+@pytest.mark.real_loop(timeout=0)
+async def test_it():
+    pass
+"""
+    assert "timeout=0 is not allowed: expected seconds" in outcome(source)["output"]
+
+
 def test_the_clock_on_a_real_loop_is_an_error(outcome):
     source = """
 @pytest.mark.real_loop

@@ -5,20 +5,28 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any, assert_type
 
+from ephemerals import Acknowledgement, AcknowledgementOutcome, Operation
 from ephemerals.signals import (
     Contributors,
     DecayingScores,
     DependencyGraph,
+    EarlyExit,
+    Progress,
     QuorumResult,
     SignalDispatcher,
     SignalEvent,
     SignalKey,
     SignalSink,
+    StageOutcome,
+    Stages,
+    StagesReport,
     Subscription,
     Watch,
+    early_exit,
     forward,
     quorum,
 )
+from ephemerals.testing import capture, strict
 
 BOT_SCORE = SignalKey[float]("bot.score")
 sink = SignalSink()
@@ -85,3 +93,37 @@ async def use() -> None:
     assert_type(scores.add("ada", 3), float)
     dispatcher = SignalDispatcher(sink)
     dispatcher.on("*")(later)
+
+
+stages = Stages(sink, exit_on="verdict.*", on_finished=lambda report: report.values)
+
+
+@stages.when(BOT_SCORE, wave=1)
+async def stage(event: SignalEvent[float]) -> float:
+    """Stay what it is."""
+    return event.data
+
+
+async def with_helpers(operation: Operation[int]) -> None:
+    """Use what takes part in an operation, or ends a block."""
+    with operation.progress(total=10, name=SignalKey[dict[str, float]]("progress.rows")) as bar:
+        assert_type(bar, Progress)
+        bar.update()
+        bar.update(0.5)
+        bar.update("1")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        assert_type(bar.fraction, float | None)
+    result = await operation.acknowledged(BOT_SCORE, timeout=None)
+    assert_type(result, Acknowledgement)
+    assert_type(result.outcome, AcknowledgementOutcome)
+    await operation.acknowledged("seen")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+    async with early_exit(sink, "stop") as decision:
+        assert_type(decision, EarlyExit)
+    assert_type(decision.event, SignalEvent[Any] | None)
+    assert_type(await stage(sink.events()[0]), float)
+    report = await stages.run(sink.events()[0])
+    assert_type(report, StagesReport)
+    assert_type(report.outcomes, tuple[StageOutcome, ...])
+    with capture(sink, BOT_SCORE, strict=True) as events:
+        assert_type(events, list[SignalEvent[Any]])
+    async with strict(sink) as errors:
+        assert_type(errors, list[BaseException])

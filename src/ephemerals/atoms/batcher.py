@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from ephemerals.coordination import WorkCoordinator
 from ephemerals.coordination.alarm import Alarm
-from ephemerals.coordination.body import function_name, is_coroutine_function
 from ephemerals.errors import CoordinatorClosed, InvalidBody, OperationCancelled
+from ephemerals.functions import function_name, is_coroutine_function
 from ephemerals.options import EphemeralOptions, as_count, as_seconds
 from ephemerals.snapshot import OperationStatus
 

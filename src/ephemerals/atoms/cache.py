@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
 from ephemerals.clock import system_clock
 from ephemerals.failure import kept_form, qualified_name
-from ephemerals.options import as_callback, as_count, as_seconds
+from ephemerals.functions import as_callback
+from ephemerals.options import as_count, as_seconds
 
 from .caching import CacheKeywords, CacheStatistics, Entry
 from .eviction import S3Fifo
@@ -63,7 +64,9 @@ class Cache(Generic[K, V]):
         self._hot_ttl = 0.0 if hot_ttl is None else as_seconds("hot_ttl", hot_ttl)
         error_ttl, on_evict = keywords.get("error_ttl"), keywords.get("on_evict")
         self._error_ttl = None if error_ttl is None else as_seconds("error_ttl", error_ttl)
-        self._on_evict = None if on_evict is None else cast("OnEvict", as_callback("on_evict", on_evict))
+        self._on_evict = (
+            None if on_evict is None else cast("OnEvict", as_callback("on_evict", on_evict, "key", "value", "reason"))
+        )
         self._clock = keywords.get("clock", system_clock)
         self._entries: dict[K, Entry] = {}
         self._order = S3Fifo(max_size or 1)

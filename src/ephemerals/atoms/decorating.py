@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
-from ephemerals.coordination.body import function_name, is_coroutine_function
 from ephemerals.errors import InvalidBody
+from ephemerals.functions import function_name, is_coroutine_function
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ephemerals.errors import InvalidOption, InvalidOptionType
+from ephemerals.functions import as_callback
 
 __all__ = ["ErrorMatch", "as_error_match", "matches"]
 
@@ -19,6 +20,8 @@ def as_error_match(option: str, value: object) -> None:
             raise InvalidOption(option, each.__name__, "subclasses of Exception: nothing else is an error")
         if not callable(each):
             raise InvalidOptionType(option, each, "exception classes, or a predicate")
+        if not isinstance(each, type):
+            as_callback(option, each, "error", optional=False)
 
 
 def matches(match: ErrorMatch, error: BaseException) -> bool:

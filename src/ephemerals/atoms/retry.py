@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, TypeVar
 
 from ephemerals.clock import system_clock
-from ephemerals.coordination.body import function_name
 from ephemerals.coordination.retrying import delay_after, is_retried_already, retried
 from ephemerals.errors import InvalidOption
 from ephemerals.failure import qualified_name
+from ephemerals.functions import as_callback, function_name
 from ephemerals.operation import current_operation
-from ephemerals.options import as_callback, as_choice, as_count, as_seconds
+from ephemerals.options import as_choice, as_count, as_factor, as_flag, as_seconds
 
 from .decorating import decorated
 from .error_match import ErrorMatch, as_error_match, matches
@@ -49,8 +49,8 @@ class RetryPolicy:
     the first attempt none begins.
 
     >>> policy = RetryPolicy(attempts=4, initial=1, jitter=False)
-    >>> [policy.delay_after(OSError(), attempt, elapsed=0.0) for attempt in (1, 2, 3, 4)]
-    [1.0, 2.0, 4.0, None]
+    >>> print(*(policy.delay_after(OSError(), attempt, elapsed=0.0) for attempt in (1, 2, 3, 4)))
+    1.0 2.0 4.0 None
     """
 
     attempts: int | None = 3
@@ -71,10 +71,11 @@ class RetryPolicy:
         object.__setattr__(self, "max_delay", as_seconds("max_delay", self.max_delay, zero=True))
         if self.deadline is not None:
             object.__setattr__(self, "deadline", as_seconds("deadline", self.deadline))
-        if not self.factor >= 1:
+        if as_factor("factor", self.factor, "a number of at least 1") < 1:
             raise InvalidOption("factor", self.factor, "a number of at least 1")
+        as_flag("jitter", self.jitter)
         as_error_match("retry_on", self.retry_on)
-        as_callback("random", self.random)
+        as_callback("random", self.random, optional=False)
 
     def delay_after(self, error: BaseException, attempt: int, elapsed: float) -> float | None:
         """Return the seconds to wait after the failure of attempt `attempt` (from 1); `None`: give up.

@@ -6,8 +6,8 @@ import functools
 from collections.abc import Awaitable, Callable, Hashable
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, cast
 
-from ephemerals.coordination.body import function_name, is_coroutine_function
 from ephemerals.errors import InvalidBody
+from ephemerals.functions import function_name, is_coroutine_function
 
 from .cache import Cache
 

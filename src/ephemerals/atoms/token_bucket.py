@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Final
 
 from ephemerals.clock import system_clock
-from ephemerals.errors import InvalidOption, InvalidOptionType
-from ephemerals.options import as_count
+from ephemerals.options import as_count, as_factor
 
 from .limiter import Limiter
 
@@ -22,12 +20,7 @@ _TOLERANCE: Final = 1e-9
 
 def as_rate(option: str, value: object) -> float:
     """Return a rate in permits per second if it is a finite number above 0, which may be a fraction."""
-    allowed = "permits per second: a number above 0"
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        raise InvalidOptionType(option, value, allowed)
-    if not math.isfinite(value) or value <= 0:
-        raise InvalidOption(option, value, allowed)
-    return float(value)
+    return as_factor(option, value, "permits per second: a number above 0")
 
 
 class TokenBucket(Limiter):

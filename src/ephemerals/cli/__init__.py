@@ -37,9 +37,12 @@ def main() -> NoReturn:
 
 
 def _open_standard_streams() -> None:
-    """Put the null device where a standard stream is closed, so that no other file takes its number."""
-    for descriptor in range(3):
+    """Put the null device where a standard stream is closed, so that no other file takes its number.
+
+    It is opened the wrong way round: reading what was closed, or writing to it, is still the error that it was.
+    """
+    for descriptor, flags in enumerate((os.O_WRONLY, os.O_RDONLY, os.O_RDONLY)):
         with contextlib.suppress(OSError):
             os.fstat(descriptor)
             continue
-        os.open(os.devnull, os.O_RDWR)
+        os.open(os.devnull, flags)

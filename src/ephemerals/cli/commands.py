@@ -109,8 +109,8 @@ def _selector(_: click.Context, __: click.Parameter, value: str | None) -> Any:
     "select_key",
     callback=_selector,
     metavar="FIELD|REGEX",
-    help="Run lines with the same key one after the other, in their order. A number is a field, as in awk; else the "
-    "key is the first group of the expression, or all that it matches.",
+    help="Run lines with the same key one after the other, in their order. A number is a field, as in awk, "
+    "-1 the last; else the key is the first group of the expression, or all that it matches.",
 )
 @click.option("--timeout", type=float, callback=_seconds, metavar="S", help="End a command after so many seconds.")
 @click.option(

@@ -271,9 +271,9 @@ class Run:
         self._stop_reading()
         for snapshot in self._coordinator.pending():
             self._coordinator.cancel_operation(snapshot.id)
-        for job in [each for each in self._jobs.values() if each.phase is Phase.TURN]:
+        for job in [each for each in self._jobs.values() if each.phase in {Phase.QUEUED, Phase.TURN}]:
             self._coordinator.cancel_operation(job.operation_id)
-        if count := self._coordinator.active_count:
+        if count := sum(job.phase is Phase.RUNNING for job in self._jobs.values()):
             self._note = "finishing (Ctrl-C again cancels)"
             self._say_soon(f"finishing the {count} running; interrupt again to cancel them")
 

@@ -8,11 +8,14 @@ from .lanes import Lane
 from .map_each import MappedResults, map_each
 from .priority import PriorityWorkCoordinator
 from .report import CoordinatorStatistics, DrainReport, Quantiles, Report
+from .responsibility import Acknowledgement, AcknowledgementOutcome
 from .result import ResultCoordinator, ResultStream
 from .timeline import TimelineEntry
 from .work import WorkCoordinator
 
 __all__ = [
+    "Acknowledgement",
+    "AcknowledgementOutcome",
     "Background",
     "BackgroundTask",
     "Call",

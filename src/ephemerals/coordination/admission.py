@@ -78,9 +78,11 @@ class Admission:
         """Tell whether nobody waits."""
         return not (self.line or self.parked or self.reserved)
 
-    def has_room(self, operation: Operation[Any]) -> bool:
-        """Tell whether an operation may come in now, without overtaking anybody."""
-        if self.line or self.reserved or (self._limit is not None and len(self._pending) >= self._limit):
+    def has_room(self, operation: Operation[Any], about_to_start: int = 0) -> bool:
+        """Tell whether an operation may come in now, overtaking nobody; what is about to start leaves room."""
+        if self.line or self.reserved:
+            return False
+        if self._limit is not None and len(self._pending) - about_to_start >= self._limit:
             return False
         return not self._has_compartments or self.compartment_without_room(operation) is None
 

@@ -6,12 +6,12 @@ import asyncio
 import functools
 import threading
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Protocol, Self, TypeVar, overload
 
 from ephemerals.errors import CoordinatorFull, InvalidOption
+from ephemerals.functions import function_name
 from ephemerals.options import EphemeralOptions, as_seconds
 
-from .body import function_name
 from .call import Call, background, checked, checked_call
 from .coordinator import Coordinator, as_selector, hashable_key
 from .keyed import keyed_schedule
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Background", "BackgroundTask", "TaskDecorator"]
 
 P = ParamSpec("P")
+Q = ParamSpec("Q")
 R = TypeVar("R")
+S = TypeVar("S")
 C = TypeVar("C")
 """What calling a function gives: its result, or a coroutine that gives it."""
 
@@ -66,8 +68,9 @@ class Background(Coordinator[Call, Any]):
     async def spawn(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Operation[Any]:
         """Call `function(*args, **kwargs)` in the background; return the operation at once, or when there is room.
 
-        Raise `InvalidBody` if it is no function; `CoordinatorClosed` if the intake is closed, also while waiting;
-        `CoordinatorFull` instead of waiting with `overflow="reject"`.
+        Raise `InvalidBody` (a `TypeError`) if it is no function, or does not take the arguments;
+        `CoordinatorClosed` if the intake is closed, also while waiting; `CoordinatorFull` instead of waiting with
+        `overflow="reject"`.
         """
         call = Call.of("spawn", function, args, kwargs)
         del args, kwargs
@@ -158,7 +161,8 @@ class Background(Coordinator[Call, Any]):
     def _add(self, call: Call) -> Operation[Any]:
         operation = self._new(call, None)
         if not self.engine.enqueue_nowait(operation):
-            raise CoordinatorFull(self.name, self.engine.why_full(operation))
+            reason, waits = self.engine.why_full(operation), self.options.overflow == "wait"
+            raise CoordinatorFull(self.name, reason, *(["await spawn()"] if waits else []))
         return operation
 
     def _add_from_thread(self, call: Call) -> Operation[Any]:
@@ -220,6 +224,24 @@ class BackgroundTask(Generic[P, C, R]):
         """Call the function in the background if there is room at once; return `None` if it was refused."""
         return self.background.try_enqueue(self.call(*args, **kwargs))
 
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    @overload
+    def __get__(
+        self: BackgroundTask[Concatenate[S, Q], C, R], instance: S, owner: type | None = None
+    ) -> BackgroundTask[Q, C, R]: ...
+    def __get__(self, instance: object, owner: type | None = None) -> BackgroundTask[..., Any, Any]:
+        """Bind a method to its instance, as a plain function does; `key` takes the instance, too."""
+        function: Any = self._function
+        if instance is None or not hasattr(function, "__get__"):
+            return self
+        bound, key = function.__get__(instance, owner), self._key
+        if bound is function:
+            return self
+        if key is not None and getattr(bound, "__self__", None) is instance:
+            key = functools.partial(key, instance)
+        return BackgroundTask(self.background, bound, self._timeout, key)
+
     def __repr__(self) -> str:
         """Show the function and where it runs."""
         return f"<BackgroundTask {function_name(self._function)} of {self.background.name!r}>"
@@ -247,7 +269,7 @@ def _is_on_loop() -> bool:
 
 def _selector(key: Callable[..., Hashable] | str) -> Callable[..., Hashable]:
     """Return a key selector as a function of a call's arguments."""
-    as_selector(key)  # refuses what is neither
+    as_selector(key, of_item=False)  # refuses what is neither
     if not isinstance(key, str):
         return key
     get = attrgetter(key)

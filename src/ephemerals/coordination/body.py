@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import inspect
 import pickle
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final, Literal, TypeVar
 
 from ephemerals.errors import InvalidBody
+from ephemerals.functions import function_name, is_coroutine_function, is_generator_function, refuse_coroutine
 from ephemerals.operation import Operation
 
-__all__ = [
-    "AsyncBody",
-    "Body",
-    "PlainBody",
-    "examine",
-    "function_name",
-    "innermost",
-    "is_coroutine_function",
-    "refuse_coroutine",
-]
+__all__ = ["AsyncBody", "Body", "PlainBody", "examine"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,20 +39,19 @@ class Body:
     takes_operation: bool
 
 
-def examine(function: object, run_in: Literal["thread", "process"]) -> Body:
+def examine(function: object, run_in: Literal["thread", "process"], example: str = "WorkCoordinator({})") -> Body:
     """Find out how to run a body; raise `InvalidBody` (a `TypeError`) if it cannot be run.
 
     A second parameter receives the operation if it has no default, is called `operation`, or is annotated as one.
+    `example` is the user's call with a place for the body, for advice.
     """
-    refuse_coroutine(
-        function, "pass the function itself: WorkCoordinator(translate), not WorkCoordinator(translate(x))"
-    )
+    right, wrong = example.format("translate"), example.format("translate(x)")
+    refuse_coroutine(function, f"pass the function itself: {right}, not {wrong}")
     if not callable(function):
         message = f"a body must be a function, not {type(function).__qualname__}: {_EXPECTED}"
         raise InvalidBody(message)
     name = function_name(function)
-    inner = innermost(function)
-    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+    if is_generator_function(function):
         message = f"body {name} is a generator, which would never run: {_EXPECTED}, that returns or awaits"
         raise InvalidBody(message)
     takes_operation = _takes_operation(function, name)
@@ -75,41 +65,6 @@ def examine(function: object, run_in: Literal["thread", "process"]) -> Body:
             raise InvalidBody(message)
         _check_picklable(function, name)
     return Body(function, name, kind, takes_operation)
-
-
-def function_name(function: Callable[..., Any]) -> str:
-    """Return a function's qualified name, or its class's."""
-    inner = innermost(function)
-    return str(getattr(inner, "__qualname__", None) or type(inner).__qualname__)
-
-
-def is_coroutine_function(function: Callable[..., Any]) -> bool:
-    """Tell whether calling a function gives a coroutine: `async def`, also behind `partial` or as `__call__`."""
-    while isinstance(function, partial):
-        function = function.func
-    if inspect.iscoroutinefunction(function):
-        return True
-    if inspect.isclass(function):
-        return False  # calling it makes an instance, whatever calling that one does
-    return inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004 - the method itself
-
-
-def refuse_coroutine(value: object, advice: str) -> None:
-    """Raise `InvalidBody` if `value` is a coroutine object, closing it first, so that it does not warn later."""
-    if isinstance(value, Coroutine):
-        name = getattr(value, "__qualname__", type(value).__qualname__)
-        value.close()
-        message = f"a coroutine object was given ({name}), where a function belongs: {advice}"
-        raise InvalidBody(message)
-
-
-def innermost(function: Any) -> Any:
-    """Return what is behind a `partial`, or the `__call__` of an object: the function itself."""
-    while isinstance(function, partial):
-        function = function.func
-    if inspect.isroutine(function) or inspect.isclass(function):
-        return function
-    return getattr(function, "__call__", function) if not hasattr(function, "__qualname__") else function  # noqa: B004
 
 
 def _takes_operation(function: Callable[..., Any], name: str) -> bool:

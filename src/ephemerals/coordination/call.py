@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, cast
 
 from ephemerals.errors import InvalidBody
-
-from .body import function_name, innermost, is_coroutine_function, refuse_coroutine
+from ephemerals.functions import function_name, is_coroutine_function, is_generator_function, misfit, refuse_coroutine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -47,6 +45,9 @@ class Call:
         self.arguments = arguments
         self.keywords = keywords
         self.name = function_name(self.function)
+        if (error := misfit(self.function, *arguments, **keywords)) is not None:
+            message = f"{how}({self.name}, …): {self.name}() does not take these arguments: {error}"
+            raise InvalidBody(message)
         self.is_async = is_coroutine_function(self.function)
         self.key: Hashable = None
         self.timeout: float | None = None
@@ -75,8 +76,7 @@ def checked(function: object, how: str) -> Callable[..., Any]:
     if not callable(function):
         message = f"{how}() needs a function and its arguments, not {type(function).__qualname__}"
         raise InvalidBody(message)
-    inner = innermost(function)
-    if inspect.isgeneratorfunction(inner) or inspect.isasyncgenfunction(inner):
+    if is_generator_function(function):
         message = f"{function_name(function)} is a generator, which would never run: use a def or an async def"
         raise InvalidBody(message)
     return function

@@ -6,13 +6,31 @@ import asyncio
 import contextvars
 import itertools
 import warnings
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Coroutine, Generator, Hashable, Iterable, Mapping
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Hashable,
+    Iterable,
+    Mapping,
+)
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 from ephemerals.errors import CoordinatorError, InvalidOption, InvalidOptionType
-from ephemerals.options import EphemeralOptions, as_seconds
+from ephemerals.functions import (
+    close_coroutine,
+    is_coroutine_function,
+    is_generator_function,
+    misfit,
+    refuse_coroutine,
+)
+from ephemerals.ids import as_id
+from ephemerals.options import EphemeralOptions, as_aware, as_factor, as_seconds
 from ephemerals.signals import Pattern
 from ephemerals.snapshot import OperationStatus
 
@@ -47,6 +65,7 @@ KeySelector = Callable[[T], Hashable] | str
 `None` is no key: nothing orders such an item, and no bound of a key applies to it.
 """
 
+_KEY_EXPECTED: Final = "a plain function from an item to its key, or the name of an attribute"
 _numbers: Final = itertools.count(1)
 _GRACE: Final = 10.0
 _CANCEL_GRACE: Final = 5.0
@@ -73,6 +92,9 @@ class Coordinator(Generic[T, R]):
     running loop. Nothing here may be called from another thread, except `enqueue_threadsafe`.
     """
 
+    _example: ClassVar[str] = ""
+    """How it is made with a body in the place of `{}`; by default the body is all that is needed."""
+
     def __init__(  # noqa: PLR0913 - the parts a face chooses
         self,
         body: Callable[..., Any],
@@ -85,7 +107,7 @@ class Coordinator(Generic[T, R]):
         results_ttl: Seconds | None = None,
     ) -> None:
         self.options = chosen = EphemeralOptions.of(options, keywords)
-        examined = examine(body, chosen.run_in)
+        examined = examine(body, chosen.run_in, self._example or f"{type(self).__name__}({{}})")
         self._key = None if key is None else as_selector(key)
         self._feeder: Feeder | None = None
         self.engine = Engine(
@@ -132,11 +154,16 @@ class Coordinator(Generic[T, R]):
 
         If it fails midway the items accepted so far stay accepted; a note on the exception tells how many.
         """
+        return await self._enqueue_each(items, self.enqueue)
+
+    async def _enqueue_each(
+        self, items: Iterable[T] | AsyncIterable[T], enqueue: Callable[[T], Awaitable[Operation[R]]]
+    ) -> int:
         count = 0
 
         async def take(item: T) -> bool:
             nonlocal count
-            await self.enqueue(item)
+            await enqueue(item)
             count += 1
             return True
 
@@ -248,7 +275,7 @@ class Coordinator(Generic[T, R]):
 
     def get(self, operation_id: int) -> OperationSnapshot[R] | None:
         """Return an operation's snapshot; `None` if the window does not, or no longer, hold it."""
-        return self.engine.window.get(operation_id)
+        return self.engine.window.get(as_id(operation_id))
 
     def snapshot(self) -> list[OperationSnapshot[R]]:
         """Return snapshots of all operations in the window: ended ones as they ended, then running, then pending."""
@@ -291,12 +318,14 @@ class Coordinator(Generic[T, R]):
 
     def timeline(self, since: datetime | None = None) -> list[TimelineEntry]:
         """Return the window as an event log in true order, from `since` on (an aware datetime; `None`: all)."""
+        if since is not None:
+            as_aware("since", since)
         return timeline(self.snapshot(), since)
 
     def replay(self, speed: float | None = 1.0, *, since: datetime | None = None) -> AsyncIterator[TimelineEntry]:
         """Play the timeline again in its original rhythm, `speed` times as fast; `None`: without pauses."""
         if speed is not None:
-            as_seconds("speed", speed)
+            as_factor("speed", speed)
         return replay(self.timeline(since), speed)
 
     # Control.
@@ -328,19 +357,19 @@ class Coordinator(Generic[T, R]):
 
         Raise `PinLimitReached` if `max_pinned` are pinned. It is possible from the moment of `enqueue`.
         """
-        return self.engine.pin(operation_id)
+        return self.engine.pin(as_id(operation_id))
 
     def unpin(self, operation_id: int) -> bool:
         """Let the bounds apply to an operation again; False if it was not pinned."""
-        return self.engine.unpin(operation_id)
+        return self.engine.unpin(as_id(operation_id))
 
     def evict(self, operation_id: int) -> bool:
         """Forget an ended operation now, pinned or not; False if no ended one of that id is held."""
-        return self.engine.window.evict(operation_id)
+        return self.engine.window.evict(as_id(operation_id))
 
     def cancel_operation(self, operation_id: int) -> bool:
         """Cancel an operation that has not ended; False if there is none of that id."""
-        operation = self.engine.window.live(operation_id)
+        operation = self.engine.window.live(as_id(operation_id))
         return operation is not None and operation.cancel()
 
     # Ending.
@@ -470,21 +499,31 @@ async def outcome_of(operation: Operation[R]) -> R:
         raise
 
 
-def as_selector(key: KeySelector[T]) -> Callable[[T], Hashable]:
-    """Return a key selector as a function."""
+def as_selector(key: KeySelector[T], *, of_item: bool = True) -> Callable[[T], Hashable]:
+    """Return a key selector as a function; it takes an item, or with `of_item=False` whatever else."""
     if isinstance(key, str):
         if not all(part.isidentifier() for part in key.split(".")):
-            raise InvalidOption("key", key, "a function from an item to its key, or the name of an attribute")
+            raise InvalidOption("key", key, _KEY_EXPECTED)
         return attrgetter(key)
+    refuse_coroutine(key, f"expected {_KEY_EXPECTED}")
     if not callable(key):
-        raise InvalidOptionType("key", key, "a function from an item to its key, or the name of an attribute")
+        raise InvalidOptionType("key", key, _KEY_EXPECTED)
+    if is_coroutine_function(key) or is_generator_function(key):
+        allowed = f"{_KEY_EXPECTED}, and no async function or generator: the key comes first, then the body"
+        raise InvalidOptionType("key", key, allowed)
+    if of_item and misfit(key, None) is not None:
+        raise InvalidOptionType("key", key, f"{_KEY_EXPECTED}, that takes the item alone")
     return key
 
 
 def hashable_key(key: Hashable) -> Hashable:
     """Return a key that was selected, if it can be one."""
+    kind = type(key)
+    if hasattr(kind, "__await__"):
+        close_coroutine(key)
+        raise InvalidOptionType("key", f"<{kind.__qualname__}>", "a value, and nothing that is still to be awaited")
     try:
         hash(key)
     except TypeError:
-        raise InvalidOptionType("key", f"<{type(key).__qualname__}>", "a hashable value") from None
+        raise InvalidOptionType("key", f"<{kind.__qualname__}>", "a hashable value") from None
     return key

@@ -33,20 +33,24 @@ from .lifetime import keep_while_busy, let_go, register
 from .logs import log
 from .privacy import hashed_key
 from .reactions import check_options
+from .responsibility import acknowledged
 from .retrying import Retrying
 from .settlement import Settlement
 from .signalling import Signalling
+from .stable_key import StableKeys
 from .start_limit import StartLimit
 from .waits import Waits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping
+    from datetime import timedelta
 
     from ephemerals.options import EphemeralOptions
-    from ephemerals.signals import SignalEvent, SignalKey, SignalSink
+    from ephemerals.signals import PatternLike, SignalEvent, SignalKey, SignalSink
 
     from .body import Body
     from .report import CoordinatorStatistics, DrainReport
+    from .responsibility import Acknowledgement
     from .schedule import Schedule
 
 __all__ = ["Engine"]
@@ -70,6 +74,7 @@ class Engine:
         "_hashes_keys",
         "_inherits_context",
         "_keeps_results",
+        "_keys",
         "_limit",
         "_make_schedule",
         "_results_ttl",
@@ -136,6 +141,7 @@ class Engine:
         self.execution = Execution(self)
         self.settlement = Settlement(self, keeps_results=self._keeps_results)
         self.waits = Waits(self)
+        self._keys = StableKeys()
         self.retrying = None if options.retry is None else Retrying(options.retry, self.clock, self._readmit)
         self.start_limit = None if options.limiter is None else StartLimit(options.limiter, self._schedule_pump)
         self._limit = options.max_concurrency
@@ -176,6 +182,7 @@ class Engine:
             item,
             contextvars.copy_context() if self._inherits_context else _fresh_context(),
             key,
+            None if key is None else self._keys.of(key),
             hashed_key(key) if self._hashes_keys and key is not None else key,
             lane,
             timeout or self._timeout,
@@ -229,7 +236,7 @@ class Engine:
 
     def enqueue_nowait(self, operation: Operation[Any]) -> bool:
         """Accept an operation if there is room or room can be made by dropping; tell whether it was accepted."""
-        if not self.admission.has_room(operation) and not (
+        if not self._has_room_now(operation) and not (
             self.options.overflow == "drop_oldest" and self._drop_for(operation)
         ):
             self.counts.rejected += 1
@@ -238,13 +245,23 @@ class Engine:
         self.accept(operation)
         return True
 
+    def _has_room_now(self, operation: Operation[Any]) -> bool:
+        """Tell whether an operation that does not wait may come in: what is about to start takes nobody's room."""
+        if self.admission.has_room(operation):
+            return True
+        if self.is_paused or self.start_limit is not None or self.signalling.is_holding:
+            return False
+        free = self._limit - len(self.window.running)
+        return free > 0 and self.admission.has_room(operation, self.schedule.ready(free))
+
     def accept(self, operation: Operation[Any]) -> None:
         """Take an operation in; from here on it ends in exactly one final state."""
-        operation._order = self.counts.enqueued
-        operation._draft._enqueued = self.clock.monotonic()
-        operation._draft._wall = self.clock.time()
+        clock, counts, draft = self.clock, self.counts, operation._draft
+        operation._order = counts.enqueued
+        draft._enqueued = clock.monotonic()
+        draft._wall = clock.time()
         self.schedule.push(operation)  # first, because a key's own comparison may raise
-        self.counts.enqueued += 1
+        counts.enqueued += 1
         pending = self.window.pending
         if not pending and not self.window.running:
             keep_while_busy(self)
@@ -268,7 +285,7 @@ class Engine:
 
     def _drop_for(self, operation: Operation[Any]) -> bool:
         """Cancel those that wait longest, where the newcomer wants to be, until it has room."""
-        while not self.admission.has_room(operation):
+        while not self._has_room_now(operation):
             compartment: Hashable | None = None
             if self.schedule.has_compartments:
                 compartment = self.admission.compartment_without_room(operation)
@@ -320,23 +337,21 @@ class Engine:
         """Start what may start; tell whether it stopped only to give others a turn."""
         pending, running, pop = self.window.pending, self.window.running, self.schedule.pop
         start, gate, limit = self.execution.start, self.signalling.gate, self.start_limit
-        started = 0
-        while pending and len(running) < self._limit and not self.is_paused:
-            if gate is not None and gate.holds_back():
+        for _ in range(_PER_TURN):
+            if not pending or len(running) >= self._limit or self.is_paused:
                 break
-            if limit is not None and not limit.allows():
+            if (gate is not None and gate.holds_back()) or (limit is not None and not limit.allows()):
                 break
-            if started == _PER_TURN:
-                return True
             if (operation := pop()) is None:
                 break
-            started += 1
             if gate is not None and (event := gate.skips(operation)) is not None:
                 self.settlement.skip(operation, event.name)
                 continue
             if limit is not None:
                 limit.take()
             start(operation, loop)
+        else:
+            return True
         if limit is not None:
             limit.give_back_unused()
         return False
@@ -384,6 +399,8 @@ class Engine:
             return False
         if self.is_orphaned:
             self.leave_loop()
+        elif not self.is_on_own_loop and self.loop is not None and self.loop.is_running():
+            self.on_own_loop(self.cancel_one, operation)  # a body in a thread asks
         elif operation._status is _PENDING:
             self.settlement.withdraw(operation, None)
         else:
@@ -572,6 +589,15 @@ class Engine:
     def is_pinned(self, operation_id: int) -> bool:
         """Tell whether an operation is pinned."""
         return self.window.is_pinned(operation_id)
+
+    async def acknowledged(
+        self,
+        operation: Operation[Any],
+        pattern: PatternLike | SignalKey[Any],
+        timeout: float | timedelta | None,  # noqa: ASYNC109 - running out of time is a result
+    ) -> Acknowledgement:
+        """Wait until somebody acknowledges an operation."""
+        return await acknowledged(self, operation, pattern, timeout)
 
     def listen(
         self,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from asyncio import Task
 from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.errors import OperationTimeout
@@ -16,7 +17,7 @@ from ephemerals.operation import _current
 from ephemerals.snapshot import OperationStatus
 
 from .deadlines import Deadlines
-from .pools import ProcessPool, ThreadPool
+from .pools import ThreadPool
 from .retrying import mark_retried
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ephemerals.operation import Operation
 
     from .engine import Engine
+    from .pools import Pool
 
 __all__ = ["Execution", "raise_in_loop"]
 
@@ -38,15 +40,32 @@ _TIMED_OUT: Final = "timed out"
 class Execution:
     """Run operations, each in its task, and hand what comes out of them to the settlement."""
 
-    __slots__ = ("_engine", "_starting", "_task_factory", "_task_name", "deadlines", "pool")
+    __slots__ = (
+        "_engine",
+        "_function",
+        "_is_async",
+        "_is_retried",
+        "_starting",
+        "_takes_operation",
+        "_task_factory",
+        "_task_name",
+        "_window",
+        "deadlines",
+        "pool",
+    )
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._window = engine.window
+        self._function = engine.body.function
+        self._is_async = engine.body.kind == "async"
+        self._takes_operation = engine.body.takes_operation
+        self._is_retried = engine.options.retry is not None
         self._task_name = f"ephemerals {engine.name}"
         self._starting: list[Operation[Any]] = []
         self._task_factory: object = None
         self.deadlines = Deadlines(engine.options.clock, self._time_out)
-        self.pool = ProcessPool() if engine.body.kind == "process" else ThreadPool()
+        self.pool: Pool = _process_pool() if engine.body.kind == "process" else ThreadPool()
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
         """Get ready to start some operations on a loop."""
@@ -61,10 +80,10 @@ class Execution:
 
     def start(self, operation: Operation[Any], loop: asyncio.AbstractEventLoop) -> None:
         """Start an operation that is pending; if it can begin at once, its body runs before this returns."""
-        engine = self._engine
-        running, admission, context = engine.window.running, engine.admission, operation._context
-        del engine.window.pending[operation.id]
-        running[operation.id] = operation
+        engine, window = self._engine, self._window
+        running, admission, operation_id = window.running, engine.admission, operation.id
+        del window.pending[operation_id]
+        running[operation_id] = operation
         operation._status = _RUNNING
         operation._draft._started = engine.clock.monotonic()
         if admission.line or admission.parked:
@@ -73,17 +92,17 @@ class Execution:
             self.deadlines.add(operation, operation._timeout, loop, engine.context)
         if engine.retrying is not None:
             engine.retrying.begin(operation)
-        coroutine = self._drive(operation)
+        coroutine, context = self._drive(operation), operation._context
         try:
             if sys.version_info >= (3, 12) and self._task_factory is None:
-                task = asyncio.Task(coroutine, loop=loop, name=self._task_name, context=context, eager_start=True)
+                task = Task(coroutine, loop=loop, name=self._task_name, context=context, eager_start=True)
             else:
                 task = loop.create_task(coroutine, name=self._task_name, context=context)
         except Exception as error:  # noqa: BLE001 - a task factory of the user may raise anything
             coroutine.close()
             engine.settlement.fail(operation, error)
             return
-        if operation.id in running:
+        if operation_id in running:
             operation._task = task
             if operation._context is not None:
                 self._starting.append(operation)
@@ -100,7 +119,7 @@ class Execution:
     async def run_plain(self, operation: Operation[Any], function: Callable[..., Any], box: list[Any]) -> Any:
         """Run a plain function, with the arguments in the box, in this engine's own threads or processes."""
         engine = self._engine
-        return await self.pool.run(operation, max(engine.limit, len(engine.window.running)), function, box)
+        return await self.pool.run(operation, max(engine.limit, len(self._window.running)), function, box)
 
     def abandon(self) -> None:
         """Forget tasks, threads and time limits: their loop is closed."""
@@ -124,26 +143,25 @@ class Execution:
 
     async def _drive(self, operation: Operation[Any]) -> None:
         """Be the task of one operation: run the body and settle what comes out of it, whatever it is."""
-        engine = self._engine
-        settlement, body = engine.settlement, engine.body
+        settlement = self._engine.settlement
         operation._context = None
         if operation._stop is not None:
             self._stopped(operation, asyncio.CancelledError())
             return
-        _current.set((engine.window.running, operation.id))
-        if engine.retrying is not None:
+        _current.set((self._window.running, operation.id))
+        if self._is_retried:
             mark_retried()
         try:
             item = operation._item
             operation._item = None
-            if body.kind == "async":
-                call = body.function(item, operation) if body.takes_operation else body.function(item)
+            if self._is_async:
+                call = self._function(item, operation) if self._takes_operation else self._function(item)
                 del item
                 result = await call
             else:
-                box: list[Any] = [(item, operation) if body.takes_operation else (item,), {}]
+                box: list[Any] = [(item, operation) if self._takes_operation else (item,), {}]
                 del item
-                result = await self.run_plain(operation, body.function, box)
+                result = await self.run_plain(operation, self._function, box)
         except asyncio.CancelledError as error:
             self._stopped(operation, error)
         except (KeyboardInterrupt, SystemExit) as error:
@@ -155,9 +173,9 @@ class Execution:
             settlement.fail(operation, failure.with_traceback(error.__traceback__))
             del failure
         except GeneratorExit:
-            if engine.is_orphaned:
+            if self._engine.is_orphaned:
                 operation._waiters = None  # nobody can be told
-                engine.waits.abandon()
+                self._engine.waits.abandon()
             settlement.end(operation, _CANCELLED, "its event loop went away")
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a body raises belongs to its operation
@@ -188,3 +206,9 @@ def raise_in_loop(loop: asyncio.AbstractEventLoop, error: BaseException) -> None
 
 def _raise(error: BaseException) -> None:
     raise error
+
+
+def _process_pool() -> Pool:
+    from .process_pool import ProcessPool  # with multiprocessing, for those who use processes
+
+    return ProcessPool()

@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from ephemerals.errors import MissingExtra
-from ephemerals.options import as_choice
+from ephemerals.options import as_choice, as_flag
 from ephemerals.snapshot import OperationStatus
 
 from .oneshot import OneShot
@@ -63,6 +63,7 @@ async def for_each(  # noqa: PLR0913 - each is a choice of its own, with a defau
     >>> report.completed, report.failed
     (2, 0)
     """
+    as_flag("progress", progress)
     run = _Run(items, body, key=key, options=options, keywords=keywords, errors=as_choice("errors", errors, _CHOICES))
     bar = _Bar(items, run) if progress else None
     del items, body  # a traceback that goes through here must not hold them
@@ -78,6 +79,8 @@ _CHOICES: Final = ("raise", "collect", "stop")
 
 class _Run(OneShot[Any, Any]):
     """Collect failures, as snapshots to report or as exceptions to raise."""
+
+    _example = "for_each(items, {})"
 
     def __init__(self, *arguments: Any, errors: str, **rest: Any) -> None:
         super().__init__(*arguments, **rest)

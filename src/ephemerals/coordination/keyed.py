@@ -53,6 +53,8 @@ class KeyedWorkCoordinator(Coordinator[T, R]):
     bean
     """
 
+    _example = "KeyedWorkCoordinator(key, {})"
+
     @overload
     def __init__(
         self,

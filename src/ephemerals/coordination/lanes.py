@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from ephemerals.errors import DuplicateName, InvalidOption, InvalidOptionType, UnknownLane
-from ephemerals.options import as_count, as_patterns
+from ephemerals.options import as_count, as_patterns, as_text
 
 from .schedule import FifoSchedule, KeyCompartment, KeyedSchedule, KeyTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from ephemerals.operation import Operation
 
@@ -41,15 +43,21 @@ class Lane:
 
     def __post_init__(self) -> None:
         """Validate."""
-        if not isinstance(self.name, str):
-            raise InvalidOptionType("Lane.name", self.name, "a text")
-        if not self.name.strip():
-            raise InvalidOption("Lane.name", self.name, "a text that is not empty")
+        as_text("Lane.name", self.name)
         for option in ("weight", "max_pending", "max_concurrency"):
             if getattr(self, option) is not None:
                 as_count(f"Lane.{option}", getattr(self, option))
         for option in ("cancel_on_signals", "defer_on_signals"):
             object.__setattr__(self, option, as_patterns(f"Lane.{option}", getattr(self, option)))
+
+
+def as_lanes(lanes: object) -> tuple[Lane, ...]:
+    """Return lanes as a tuple, if they come in an order."""
+    allowed = "Lane objects in a list or tuple, the highest first"
+    unordered = isinstance(lanes, str | bytes | AbstractSet | Mapping)
+    if unordered or not isinstance(lanes, Iterable):
+        raise InvalidOptionType("lanes", lanes, allowed)
+    return tuple(lanes)
 
 
 class LaneState:
@@ -73,6 +81,13 @@ class LaneState:
         if not self.pending or (limit is not None and self.active >= limit):
             return False
         return self.deferral is None or not self.deferral.holds_back()
+
+    def ready(self, free: int) -> int:
+        """Return how many of its items could take `free` slots."""
+        limit = self.lane.max_concurrency
+        if self.deferral is not None and self.deferral.is_holding:
+            return 0
+        return self.schedule.ready(free if limit is None else max(0, min(free, limit - self.active)))
 
     def pop(self) -> Operation[Any] | None:
         """Give out its next item."""
@@ -109,7 +124,7 @@ class LaneSchedule:
             if not isinstance(lane, Lane):
                 raise InvalidOptionType("lanes", lane, "Lane objects")
             if lane.name in self._by_name:
-                raise DuplicateName("lane", lane.name)
+                raise DuplicateName("lane", lane.name, "lanes")
             self._by_name[lane.name] = LaneState(lane, make_schedule(lane.name))
         self._lanes = tuple(self._by_name.values())
         weights = {lane.weight is not None for lane in lanes}
@@ -146,14 +161,18 @@ class LaneSchedule:
         """Give out the next operation that may start; `None` if there is none."""
         return self._pop_weighted() if self._weighted else self._pop_strict()
 
+    def ready(self, free: int) -> int:
+        """Return how many would be given out, one after the other, while `free` slots are."""
+        return min(free, sum(each.ready(free) for each in self._lanes))
+
     def finished(self, operation: Operation[Any]) -> None:
         """Note that an operation given out has ended."""
         state = self.lane(operation.lane)
         state.active -= 1
         if self._table is None:
             return
-        self._table.finish(operation.key)
-        self._offer_place(operation.key)
+        self._table.finish(operation._key)
+        self._offer_place(operation._key)
 
     def held(self, operation: Operation[Any]) -> None:
         """Note that an operation given out is pending again, outside the schedule; its lane's slot is free."""
@@ -165,7 +184,7 @@ class LaneSchedule:
         state.pending += 1
         state.schedule.readmit(operation)
         if self._table is not None:
-            self._offer_place(operation.key)
+            self._offer_place(operation._key)
 
     def withdrawn(self, operation: Operation[Any]) -> None:
         """Note that an operation not yet given out is no longer pending."""

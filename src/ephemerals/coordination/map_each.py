@@ -6,7 +6,7 @@ import math
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar, overload
 
-from ephemerals.options import as_choice
+from ephemerals.options import as_choice, as_flag
 from ephemerals.snapshot import OperationStatus
 
 from .oneshot import OneShot
@@ -92,7 +92,7 @@ def map_each(  # noqa: PLR0913 - each is a choice of its own, with a default
     [0, 2, 4]
     """
     chosen = as_choice("errors", errors, ("raise", "skip"))
-    line: type[_Line] = _OrderedLine if ordered else _Line
+    line: type[_Line] = _OrderedLine if as_flag("ordered", ordered) else _Line
     return MappedResults(
         line(items, body, key=key, options=options, keywords=keywords), passes_over_failures=chosen == "skip"
     )
@@ -147,6 +147,9 @@ class MappedResults(Generic[R]):
         if self._state == "new":
             message = "use it in a block: 'async with map_each(...) as results'"
             raise RuntimeError(message)
+        if self._state == "left":
+            message = "the block of these results has been left, and the rest was let go: iterate inside the block"
+            raise RuntimeError(message)
         line = self._line
         while self._state == "open":
             if (operation := line.take()) is not None:
@@ -167,6 +170,8 @@ class MappedResults(Generic[R]):
 
 class _Line(OneShot[Any, Any]):
     """Hold the operations that have ended and were not taken yet, in the order they ended."""
+
+    _example = "map_each(items, {})"
 
     def __init__(self, *arguments: Any, **rest: Any) -> None:
         super().__init__(*arguments, **rest)

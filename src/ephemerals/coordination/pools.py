@@ -1,4 +1,4 @@
-"""Plain functions in threads and processes that belong to one coordinator.
+"""Plain functions in threads that belong to one coordinator, and what such threads have in common with processes.
 
 A thread cannot be stopped from outside. So an operation that is cancelled or runs out of time keeps its slot, in the
 state `cancelling`, until its function has returned; `operation.stop_requested` lets the function leave early.
@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import multiprocessing
-import pickle
 import weakref
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import BrokenExecutor, Executor, ThreadPoolExecutor
 from inspect import iscoroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,7 +23,7 @@ if TYPE_CHECKING:
 
     from ephemerals.operation import Operation
 
-__all__ = ["Pool", "ProcessPool", "ThreadPool", "busy_workers"]
+__all__ = ["Pool", "ThreadPool", "busy_workers", "call_emptying"]
 
 _busy: Final[weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, int]] = weakref.WeakKeyDictionary()
 
@@ -73,7 +70,7 @@ class Pool:
             self._size = size
         _busy[loop] = _busy.get(loop, 0) + 1
         try:
-            self._submit(loop, function, box, settle)
+            self._submit(loop, function, box, settle, operation.id)
         except BaseException:
             _busy[loop] -= 1
             raise
@@ -109,7 +106,12 @@ class Pool:
         raise NotImplementedError
 
     def _submit(
-        self, loop: asyncio.AbstractEventLoop, function: Callable[..., Any], box: list[Any], settle: Any
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[..., Any],
+        box: list[Any],
+        settle: Any,
+        operation_id: int,
     ) -> None:
         raise NotImplementedError
 
@@ -123,7 +125,12 @@ class ThreadPool(Pool):
         return ThreadPoolExecutor(max_workers=size, thread_name_prefix="ephemerals")
 
     def _submit(
-        self, loop: asyncio.AbstractEventLoop, function: Callable[..., Any], box: list[Any], settle: Any
+        self,
+        loop: asyncio.AbstractEventLoop,
+        function: Callable[..., Any],
+        box: list[Any],
+        settle: Any,
+        operation_id: int,  # noqa: ARG002 - processes need it
     ) -> None:
         assert self._executor is not None
         self._executor.submit(_call, loop, contextvars.copy_context(), function, box, settle)
@@ -140,7 +147,7 @@ def _call(
     result: Any = None
     failure: BaseException | None = None
     try:
-        result = context.run(_empty, function, box)
+        result = context.run(call_emptying, function, box)
     except BaseException as error:  # noqa: BLE001 - whatever it is belongs to the operation
         failure = error
     try:
@@ -151,7 +158,7 @@ def _call(
         del result, failure  # the failure's traceback holds this frame
 
 
-def _empty(function: Callable[..., Any], box: list[Any]) -> Any:
+def call_emptying(function: Callable[..., Any], box: list[Any]) -> Any:
     """Call a function with what is in the box, leaving the box empty."""
     arguments, keywords = box
     box.clear()
@@ -168,41 +175,3 @@ def _empty(function: Callable[..., Any], box: list[Any]) -> Any:
         )
         raise InvalidBody(message)
     return result
-
-
-class ProcessPool(Pool):
-    """Run functions in other processes, started with the `spawn` method."""
-
-    __slots__ = ()
-
-    def _make(self, size: int) -> Executor:
-        return ProcessPoolExecutor(max_workers=size, mp_context=multiprocessing.get_context("spawn"))
-
-    def _submit(
-        self, loop: asyncio.AbstractEventLoop, function: Callable[..., Any], box: list[Any], settle: Any
-    ) -> None:
-        assert self._executor is not None
-        arguments, keywords = box
-        box.clear()
-        packed = pickle.dumps((function, arguments, keywords))
-        del arguments, keywords
-
-        def done(future: Future[Any]) -> None:
-            error = future.exception()
-            result = None if error is not None else future.result()
-            with suppress(RuntimeError):  # the loop has gone, and with it everybody who could have been told
-                loop.call_soon_threadsafe(settle, result, error)
-
-        try:
-            future = self._executor.submit(_call_packed, packed)
-        except BrokenExecutor:  # a worker died while it had nothing to do
-            self.shutdown()
-            self._executor = self._make(self._size)
-            future = self._executor.submit(_call_packed, packed)
-        future.add_done_callback(done)
-
-
-def _call_packed(packed: bytes) -> Any:
-    """Run in another process: unpack a function and its arguments, and call it."""
-    function, arguments, keywords = pickle.loads(packed)  # noqa: S301 - packed by the parent process just now
-    return _empty(function, [arguments, keywords])

@@ -6,12 +6,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from .coordinator import Coordinator, outcome_of
-from .lanes import Lane, LaneSchedule
+from .lanes import Lane, LaneSchedule, as_lanes
 from .schedule import FifoSchedule, KeyedSchedule, KeyTable
 
 if TYPE_CHECKING:
     import concurrent.futures
-    from collections.abc import AsyncIterable, Hashable, Mapping, Sequence
+    from collections.abc import AsyncIterable, Hashable, Iterable, Mapping, Sequence
     from typing import Unpack
 
     from ephemerals.operation import Operation
@@ -82,7 +82,7 @@ class PriorityWorkCoordinator(Coordinator[T, R]):
         options: EphemeralOptions | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> None:
-        lanes = tuple(lanes)
+        lanes = as_lanes(lanes)
 
         def make_schedule(chosen: EphemeralOptions) -> LaneSchedule:
             table = None if key is None else KeyTable(chosen.max_concurrency_per_key)
@@ -170,6 +170,12 @@ class PriorityWorkCoordinator(Coordinator[T, R]):
     async def run(self, item: T, *, lane: str | None = None, metadata: Mapping[str, Any] | None = None) -> R:
         """Enqueue an item into a lane and await its outcome; cancelling the caller cancels the operation."""
         return await outcome_of(await self.enqueue(item, lane=lane, metadata=metadata))
+
+    async def enqueue_many(self, items: Iterable[T] | AsyncIterable[T], *, lane: str | None = None) -> int:
+        """Enqueue all items of an iterable into a lane, as `WorkCoordinator.enqueue_many` does."""
+        if lane is not None:
+            self._schedule.lane(lane)  # an unknown one is refused even if there are no items
+        return await self._enqueue_each(items, partial(self.enqueue, lane=lane))
 
     def enqueue_threadsafe(
         self, item: T, *, lane: str | None = None, metadata: Mapping[str, Any] | None = None

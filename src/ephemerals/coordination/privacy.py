@@ -6,6 +6,8 @@ import hashlib
 import secrets
 from typing import Any, Final
 
+from ephemerals.errors import shown
+
 __all__ = ["hashed_key", "key_text"]
 
 _SECRET: Final = secrets.token_bytes(32)
@@ -21,8 +23,6 @@ def hashed_key(key: Any) -> str:
 
 
 def key_text(key: Any) -> str:
-    """Return a key as text, whatever its class makes of that."""
-    try:
-        return str(key)
-    except Exception:  # noqa: BLE001 - as above
-        return f"<{type(key).__qualname__}>"
+    """Return a key as text for one line of a log, whatever its class makes of that."""
+    text = shown(key, str)
+    return text if text.isprintable() else repr(text)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast
 
 from ephemerals.snapshot import OperationStatus
 
+from .stable_key import lookup_key
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
@@ -39,6 +41,10 @@ class Schedule(Protocol):
 
     def pop(self) -> Operation[Any] | None:
         """Give out the next operation that may start; `None` if there is none."""
+        ...
+
+    def ready(self, free: int) -> int:
+        """Return how many would be given out, one after the other, while `free` slots are."""
         ...
 
     def finished(self, operation: Operation[Any]) -> None:
@@ -107,6 +113,10 @@ class FifoSchedule:
                 return operation
             self._withdrawn -= 1
         return None
+
+    def ready(self, free: int) -> int:
+        """Return how many would be given out, one after the other, while `free` slots are."""
+        return min(free, len(self._queue) - self._withdrawn)
 
     def finished(self, operation: Operation[Any]) -> None:
         """Note that an operation given out has ended."""
@@ -199,7 +209,18 @@ class KeyedSchedule:
     State of a key exists only while it has operations. `None` is no key: such operations are ready at once.
     """
 
-    __slots__ = ("_fair", "_keys", "_lane", "_live", "_queue", "_released", "_table", "_threshold", "_withdrawn")
+    __slots__ = (
+        "_fair",
+        "_keys",
+        "_lane",
+        "_live",
+        "_queue",
+        "_ready",
+        "_released",
+        "_table",
+        "_threshold",
+        "_withdrawn",
+    )
 
     def __init__(
         self,
@@ -216,6 +237,7 @@ class KeyedSchedule:
         self._keys: dict[Any, _Key] = {}
         self._queue: deque[Operation[Any]] = deque()
         self._released: list[tuple[int, Operation[Any]]] = []
+        self._ready = 0
         self._live = 0
         self._withdrawn = 0
 
@@ -226,13 +248,14 @@ class KeyedSchedule:
 
     def push(self, operation: Operation[Any]) -> None:
         """Take in an operation that has just been accepted."""
-        key = operation.key
+        key = operation._key
         state = self._keys.get(key)
         if state is None:
             state = self._keys[key] = _Key()
         self._live += 1
         if not state.waiting and self._has_place(key, state):
             state.ready += 1
+            self._ready += 1
             operation._is_ready = True
             self._queue.append(operation)
             return
@@ -248,9 +271,10 @@ class KeyedSchedule:
             if operation._status is not _PENDING:
                 self._withdrawn -= 1
                 continue
-            key = operation.key
+            key = operation._key
             state = self._keys[key]
             state.ready -= 1
+            self._ready -= 1
             operation._is_ready = False
             if self._table.active.get(key, 0) >= self._table.limit:
                 self._put_back(operation, state)  # a schedule that shares the table took the place
@@ -266,22 +290,27 @@ class KeyedSchedule:
             return operation
         return None
 
+    def ready(self, free: int) -> int:
+        """Return how many would be given out, one after the other, while `free` slots are."""
+        return min(free, self._ready)
+
     def finished(self, operation: Operation[Any]) -> None:
         """Note that an operation given out has ended."""
-        self._table.finish(operation.key)
-        self.place_freed(operation.key)
+        self._table.finish(operation._key)
+        self.place_freed(operation._key)
 
     def held(self, operation: Operation[Any]) -> None:
         """Note that an operation given out is pending again, outside the schedule; its key's place stays taken."""
 
     def readmit(self, operation: Operation[Any]) -> None:
         """Take an operation that was held back in; the place it had in its key makes it ready."""
-        key = operation.key
+        key = operation._key
         state = self._keys.get(key)
         if state is None:
             state = self._keys[key] = _Key()
         self._live += 1
         state.ready += 1
+        self._ready += 1
         operation._is_ready = True
         self._table.finish(key)
         heappush(self._released, (operation._order, operation))
@@ -294,13 +323,14 @@ class KeyedSchedule:
 
     def withdrawn(self, operation: Operation[Any]) -> None:
         """Note that an operation not yet given out is no longer pending."""
-        key = operation.key
+        key = operation._key
         state = self._keys[key]
         self._live -= 1
         self._withdrawn += 1
         if operation._is_ready:
             operation._is_ready = False
             state.ready -= 1
+            self._ready -= 1
             if state.waiting:
                 self._promote(key, state)
         else:
@@ -316,9 +346,9 @@ class KeyedSchedule:
 
     def compartments(self, operation: Operation[Any]) -> Iterable[tuple[Hashable, int]]:
         """Return the compartments an operation waits in, each with the most that may wait there."""
-        if self._threshold is None or operation.key is None:
+        if self._threshold is None or operation._key is None:
             return ()
-        return ((KeyCompartment(self._lane, operation.key), self._threshold),)
+        return ((KeyCompartment(self._lane, operation._key), self._threshold),)
 
     def count(self, compartment: Hashable) -> int:
         """Return how many wait in a compartment."""
@@ -326,14 +356,14 @@ class KeyedSchedule:
 
     def pending_for(self, key: Any) -> int:
         """Return how many of a key wait."""
-        state = self._keys.get(key)
+        state = self._keys.get(lookup_key(key))
         return 0 if state is None else state.ready + state.waiting
 
     def saturated_by(self, operation: Operation[Any], stuck: Iterable[Operation[Any]]) -> bool:
         """Tell whether a pending operation can never start while all of `stuck` run."""
-        if operation.key is None:
+        if operation._key is None:
             return False
-        return sum(1 for each in stuck if each.key == operation.key) >= self._table.limit
+        return sum(1 for each in stuck if each._key == operation._key) >= self._table.limit
 
     def keys(self) -> set[Any]:
         """Return the keys that have state here."""
@@ -348,6 +378,7 @@ class KeyedSchedule:
         self._keys.clear()
         self._queue.clear()
         self._released.clear()
+        self._ready = 0
         self._live = 0
         self._withdrawn = 0
 
@@ -374,6 +405,7 @@ class KeyedSchedule:
                 continue
             state.waiting -= 1
             state.ready += 1
+            self._ready += 1
             operation._is_ready = True
             if self._fair:
                 self._queue.append(operation)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from ephemerals.errors import OperationFailed
 from ephemerals.failure import ErrorInfo, kept_form, qualified_name
 from ephemerals.ids import format_id
 from ephemerals.snapshot import OperationStatus
@@ -36,11 +37,12 @@ class Settlement:
     `observers` are called with each attempt that ended by itself: its operation, and the error, or `None`.
     """
 
-    __slots__ = ("_clock", "_engine", "_keeps_results", "_samples", "listeners", "observers")
+    __slots__ = ("_clock", "_engine", "_keeps_results", "_samples", "_window", "listeners", "observers")
 
     def __init__(self, engine: Engine, *, keeps_results: bool) -> None:
         self._engine = engine
         self._clock = engine.clock
+        self._window = engine.window
         self._keeps_results = keeps_results
         self._samples = engine.options.on_sample is not None
         self.listeners: tuple[Callable[[Operation[Any]], None], ...] = ()
@@ -50,9 +52,8 @@ class Settlement:
 
     def end(self, operation: Operation[Any], status: OperationStatus, outcome: Any) -> None:
         """Settle an operation that was running."""
-        engine = self._engine
-        running = engine.window.running
-        if running.pop(operation.id, None) is None:
+        engine, window = self._engine, self._window
+        if window.running.pop(operation.id, None) is None:
             return  # it belongs to the process this one was forked from, or to a loop that has gone
         if operation._timeout is not None:
             engine.execution.deadlines.discard(operation, operation._timeout)
@@ -63,20 +64,26 @@ class Settlement:
             self._conclude(operation, status, outcome)
         except Exception as error:  # noqa: BLE001 - an internal error must be heard by everybody who waits
             if operation._draft._finished is None:
-                running[operation.id] = operation
+                window.running[operation.id] = operation
             self.break_off(error)
             return
-        if engine.window.pending:
+        if window.pending:
             engine.wake()
 
     def fail(self, operation: Operation[Any], error: BaseException, *, travels_on: bool = False) -> None:
-        """Settle a running operation as failed: describe the error, hand it to those who wait, keep a released form.
-
-        If it is to be tried again, it waits for that instead.
-        """
-        engine = self._engine
-        if operation.id not in engine.window.running:
+        """Settle a running operation as failed, unless it is to be tried again: then it waits for that instead."""
+        if operation.id not in self._engine.window.running:
             return
+        try:
+            self._fail(operation, error, travels_on=travels_on)
+        except Exception as trouble:  # noqa: BLE001 - an exception of the user may raise whatever is asked of it
+            text = f"operation {format_id(operation.id)} raised an exception that cannot be described"
+            log(logging.WARNING, "%s: that raises %s", text, type(trouble).__name__)
+            self._fail(operation, OperationFailed(text, operation.id, "unknown"), travels_on=travels_on)
+
+    def _fail(self, operation: Operation[Any], error: BaseException, *, travels_on: bool) -> None:
+        """Describe the error, hand it to those who wait, keep a released form."""
+        engine = self._engine
         if isinstance(error, Exception) and self._goes_on(operation, error):
             return
         detail = engine.options.error_detail
@@ -91,13 +98,9 @@ class Settlement:
             info.place or "an unknown place",
             "" if operation.key is None else f" [key {key_text(operation._draft.key)}]",
         )
-        waiters, operation._waiters = operation._waiters, None
-        kept = kept_form(error, is_shared=travels_on or bool(waiters))
+        kept = kept_form(error, is_shared=travels_on or bool(operation._waiters))
         operation._draft.error = info.with_exception(kept) if detail == "exception" else info
-        if waiters:
-            for waiter in waiters:
-                if not waiter.done():
-                    waiter.set_result(error)
+        self._wake(operation, error)
         self.end(operation, _FAILED, kept)
 
     # One that waits.
@@ -174,10 +177,8 @@ class Settlement:
 
     def _conclude(self, operation: Operation[Any], status: OperationStatus, outcome: Any) -> None:
         """Make an operation history: count it, tell those who wait, remember its snapshot, let go of it."""
-        engine = self._engine
-        now = self._clock.monotonic()
-        draft = operation._draft
-        draft._finished = now
+        engine, window, draft = self._engine, self._window, operation._draft
+        draft._finished = now = self._clock.monotonic()
         draft.status = operation._status = status
         operation._outcome = outcome
         operation._item = operation._context = operation._task = None
@@ -192,22 +193,26 @@ class Settlement:
         if operation._signals is not None:
             engine.signalling.settle(operation)
         if operation._waiters:
-            for waiter in operation._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            operation._waiters = None
-        window = engine.window
-        draft.is_pinned = operation.id in window.pinned
-        snapshot = draft.seal()
+            self._wake(operation, None)
+        if window.pinned:
+            draft.is_pinned = operation.id in window.pinned
+        snapshot = draft._seal()
         if status is _FAILED:
             window.failures.append(snapshot)
-        for listener in self.listeners:
-            listener(operation)
+        if self.listeners:
+            for listener in self.listeners:
+                listener(operation)
         window.add(snapshot, now)
         if self._samples:
             window.sample(now)
         if not window.running and not window.pending:
             engine.became_idle()
+
+    def _wake(self, operation: Operation[Any], error: BaseException | None) -> None:
+        waiters, operation._waiters = operation._waiters, None
+        for waiter in waiters or ():
+            if not waiter.done():
+                waiter.set_result(error)
 
     def _count(self, status: OperationStatus) -> None:
         counts = self._engine.counts

@@ -13,10 +13,9 @@ from contextvars import copy_context
 from threading import RLock
 from typing import TYPE_CHECKING, Any, Final
 
+from ephemerals.functions import function_name, is_coroutine_function
 from ephemerals.signals import Pattern, Subscription
 from ephemerals.signals.async_handlers import AsyncHandlers
-
-from .body import function_name, is_coroutine_function
 
 if TYPE_CHECKING:
     import asyncio
@@ -104,8 +103,6 @@ class SignalHooks:
             for option, retractions in _OPTIONS
             if getattr(engine.options, option) is not None
         ]
-        if self._hooks and engine.loop is not None:
-            self._handlers.bind(engine.loop)
 
     @property
     def calls(self) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ephemerals.clock import utc
+from ephemerals.errors import shown_fields
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -32,6 +33,10 @@ class TimelineEntry:
     detail: str
     time: datetime
     monotonic: float
+
+    def __repr__(self) -> str:
+        """Show all fields, whatever the text of a key does."""
+        return shown_fields(self)
 
 
 def timeline(snapshots: Iterable[OperationSnapshot[Any]], since: datetime | None = None) -> list[TimelineEntry]:

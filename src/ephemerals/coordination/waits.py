@@ -7,7 +7,7 @@ at when a wait begins, and again when something happens that can make it so.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.errors import DeadlockError, OperationCancelled
 from ephemerals.ids import format_id
@@ -24,16 +24,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Waits"]
 
+_DOUBTS: Final = (0.0, 0.1, 1.0, 10.0)
+"""Seconds after which it is looked again whether a body awaits a task of its own that waits."""
+
 
 class Waits:
     """Hold the futures of those who wait, and wake them."""
 
-    __slots__ = ("_blocked", "_engine", "_until_idle")
+    __slots__ = ("_blocked", "_doubt", "_engine", "_until_idle")
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._blocked: dict[asyncio.Future[Any], Wait] = {}
         self._until_idle: dict[asyncio.Future[None], None] = {}
+        self._doubt: asyncio.TimerHandle | None = None
 
     # For the end of an operation.
 
@@ -61,7 +65,7 @@ class Waits:
         """Forget a waiter, woken or cancelled."""
         if operation._waiters is not None:
             operation._waiters.pop(waiter, None)
-        self._blocked.pop(waiter, None)
+        self._unblock(waiter)
 
     # What could never end.
 
@@ -72,11 +76,14 @@ class Waits:
             return
         if caller is operation:
             raise DeadlockError(self._engine.name, (caller.id,), f"{caller!r} awaits itself")
-        self._blocked[waiter] = wait = Wait(caller, operation, for_room)
+        is_async = self._engine.body.kind == "async"
+        self._blocked[waiter] = wait = Wait(caller, operation, for_room, asyncio.current_task() if is_async else None)
         if for_room:
             waiter.add_done_callback(self._unblock)
-        if (error := self._deadlock(wait)) is not None:
-            self._blocked.pop(waiter, None)
+        if not wait.holds_the_body:
+            self._look_again(0)
+        elif (error := self._deadlock(wait)) is not None:
+            self._unblock(waiter)
             try:
                 raise error
             finally:
@@ -99,6 +106,20 @@ class Waits:
 
     def _unblock(self, waiter: asyncio.Future[Any]) -> None:
         self._blocked.pop(waiter, None)
+        if self._doubt is not None and not self._blocked:
+            self._doubt.cancel()
+            self._doubt = None
+
+    def _look_again(self, number: int) -> None:
+        """Look again at a task that waits for a body, because nothing tells when the body begins to await it."""
+        if self._doubt is None and number < len(_DOUBTS):
+            self._doubt = self._engine.call_later(_DOUBTS[number], lambda: self._on_doubt(number))
+
+    def _on_doubt(self, number: int) -> None:
+        self._doubt = None
+        self.end_deadlock()
+        if not all(wait.holds_the_body for wait in self._blocked.values()):
+            self._look_again(number + 1)
 
     def _deadlock(
         self, newest: Wait | None = None, *, besides: Collection[Operation[Any]] = ()
@@ -110,7 +131,7 @@ class Waits:
         waits = [
             wait
             for waiter, wait in self._blocked.items()
-            if not (waiter.done() or wait.waiting.has_ended or wait.waiting in besides)
+            if wait.holds_the_body and not (waiter.done() or wait.waiting.has_ended or wait.waiting in besides)
         ]
         pending = [*engine.window.pending.values(), *engine.admission.reserved]
         stuck = stuck_operations(waits, engine.schedule, pending, engine.limit, newest)
@@ -125,6 +146,9 @@ class Waits:
         """Wait until idle, for at most `within` seconds (`None`: no limit); tell whether it is."""
         engine = self._engine
         loop = engine.bind()
+        caller = current_operation()
+        if within is None and caller is not None and caller._owner is engine and _is_own_task(caller):
+            raise DeadlockError(engine.name, (caller.id,), f"{caller!r} awaits the end of all, its own included")
         deadline = None if within is None else loop.time() + within
         while not engine.is_idle:  # what woke it may have gone: an item was dropped for another, say
             left = None if deadline is None else deadline - loop.time()
@@ -146,9 +170,16 @@ class Waits:
 
     def abandon(self) -> None:
         """Forget everybody: the loop on which they waited is closed."""
+        self._doubt = None
         self._blocked.clear()
         self._until_idle.clear()
 
     def leftovers(self) -> dict[str, int]:
         """Count what must be gone when nothing is left to do."""
-        return {"waiting for idle": len(self._until_idle), "blocked": len(self._blocked)}
+        doubts = int(self._doubt is not None)
+        return {"waiting for idle": len(self._until_idle), "blocked": len(self._blocked), "deadlock timers": doubts}
+
+
+def _is_own_task(operation: Operation[Any]) -> bool:
+    """Tell whether an operation's own task runs here, and not one that it has started."""
+    return operation._task is None or operation._task is asyncio.current_task()  # none yet in its first step

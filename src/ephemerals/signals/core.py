@@ -130,8 +130,6 @@ class SinkCore:
 
     def _change(self, watch: Watch, event: SignalEvent[Any] | None) -> None:
         """Let a watch have a new event; the caller holds the lock."""
-        if self._present.get(watch) is event:
-            return
         self._set(watch, event)
         if watch.on_change is not None and not watch.is_due:
             watch.is_due = True
@@ -236,7 +234,8 @@ class SinkCore:
             self._index.tidy(now)
             self._settle(now)
             self._arm(now)
-        self._flush()
+        if self._queue:
+            self._delivery.flush_some()
 
     def _start_anew(self) -> None:
         """Be empty in a forked child: its parent's events, loop and half-done deliveries are not its own."""

@@ -79,6 +79,11 @@ class Delivery:
         if self._is_here(running_loop()):
             self.drain()
 
+    def flush_some(self) -> None:
+        """Do the same, but leave others a turn of the loop if there is much."""
+        if self._is_here(running_loop()):
+            self._on_wake()
+
     def bind(self, loop: asyncio.AbstractEventLoop | None) -> None:
         """Deliver on the thread of this loop, which is the current thread, from now on."""
         self.loop = loop
@@ -115,7 +120,7 @@ class Delivery:
             self.bind(running)
             return True
         if self.thread == get_ident():
-            if running is not None:
+            if running is not None and running is not loop:
                 self.bind(running)  # a thread runs one loop, so ours has stopped
             return True
         return not self._wake(loop)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar, cast
 
-from ephemerals.errors import InvalidOptionType
+from ephemerals.functions import as_callback
 
 from .delivery import running_loop
 from .isolation import Isolation
@@ -129,8 +129,7 @@ class SignalDispatcher:
 
     def add(self, pattern: PatternLike | SignalKey[Any], handler: Handler) -> None:
         """Add a handler, plain or async, after the ones that are there."""
-        if not callable(handler):
-            raise InvalidOptionType("handler", handler, "a function that takes an event")
+        as_callback("handler", handler, "event", takes_async=True, optional=False)
         self._handlers.append((as_pattern(pattern), handler))
 
     def dispatch(self, event: SignalEvent[Any]) -> bool:

@@ -15,14 +15,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, cast
 
 from ephemerals.clock import utc
+from ephemerals.errors import shown
 from ephemerals.ids import format_id
 
 from .pattern import Pattern
-from .propagation import Propagation
+from .propagation import Propagation, chained, walk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from datetime import datetime
+    from typing import Self
 
     from typing_extensions import TypeVar
 
@@ -62,6 +64,9 @@ class SignalEvent(_Draft[T_co]):
     `data` is whatever it gave. `sequence` counts the events of one sink, from 1, and orders them; it is 0 for
     an event that was never stored: one that a constraint blocked, or the notice that something was cleared.
     `monotonic` is the stamp, in seconds, that ages are counted from.
+
+    It can be pickled, if its key can, but `data` stays behind and is `None`, because it may be private and may be
+    anything. A copy is the event itself.
     """
 
     __slots__ = ()
@@ -104,7 +109,7 @@ class SignalEvent(_Draft[T_co]):
         plain: dict[str, Any] = {
             "name": self.name,
             "operation_id": None if self.operation_id is None else format_id(self.operation_id),
-            "key": None if self.key is None else str(self.key),
+            "key": None if self.key is None else shown(self.key, str),
             "source": self.source,
             "time": self.time.isoformat(),
             "sequence": self.sequence,
@@ -113,6 +118,19 @@ class SignalEvent(_Draft[T_co]):
         if data:
             plain["data"] = self.data
         return plain
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel without the data."""
+        fields = {name: getattr(self, name) for name in _Draft.__slots__ if name not in {"data", "_cause"}}
+        return _restored, (fields, list(walk(self._cause)))
+
+    def __copy__(self) -> Self:
+        """Return itself, which never changes."""
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        """Return itself, which never changes."""
+        return self
 
     def _fields(self) -> tuple[object, ...]:
         return (self.sequence, self.monotonic, self._wall, self.name, self.operation_id, self.source)
@@ -130,14 +148,24 @@ class SignalEvent(_Draft[T_co]):
 
     def __repr__(self) -> str:
         """Show everything but the data."""
-        shown = [repr(self.name)]
+        parts = [repr(self.name)]
         if self.key is not None:
-            shown.append(f"key={self.key!r}")
+            parts.append(f"key={shown(self.key)}")
         if self.operation_id is not None:
-            shown.append(f"operation_id={self.operation_id}")
+            parts.append(f"operation_id={self.operation_id}")
         if self.source is not None:
-            shown.append(f"source={self.source!r}")
-        return f"<SignalEvent {' '.join(shown)} #{self.sequence}>"
+            parts.append(f"source={self.source!r}")
+        return f"<SignalEvent {' '.join(parts)} #{self.sequence}>"
+
+
+def _restored(fields: dict[str, Any], causes: list[tuple[int, str]]) -> SignalEvent[Any]:
+    draft: _Draft[Any] = _Draft()
+    for name, value in fields.items():
+        setattr(draft, name, value)
+    draft.data = None
+    draft._cause = chained(causes)
+    draft.__class__ = SignalEvent  # type: ignore[assignment]
+    return draft  # type: ignore[return-value]  # its class has just been changed
 
 
 def unstored(draft: _Draft[T_co], clock: Clock) -> SignalEvent[T_co]:

@@ -41,7 +41,7 @@ F = TypeVar("F", bound="Callable[..., Awaitable[Any]]")
 
 
 class TaskStatus(StrEnum):
-    """Say how a task of a graph ended."""
+    """Say how a task of a graph, or a stage, ended."""
 
     COMPLETED = "completed"
     FAILED = "failed"
@@ -98,7 +98,7 @@ class DependencyGraph:
             raise InvalidOptionType("function", function, "a coroutine function")
         if isinstance(after, str):
             raise InvalidOptionType("after", after, "several names")
-        self._tasks[name] = _Task(function, tuple(map(as_name, after)), _needs(function, "results"))
+        self._tasks[name] = _Task(function, tuple(map(as_name, after)), needs(function, "results"))
 
     def task(self, name: str | None = None, *, after: Iterable[str] = ()) -> Callable[[F], F]:
         """Add the function below, under its own name unless another one is given; it stays what it is."""
@@ -152,7 +152,7 @@ class DependencyGraph:
         return graphlib.TopologicalSorter(graph)
 
 
-def _needs(function: Callable[..., Any], argument: str) -> bool:
+def needs(function: Callable[..., Any], argument: str) -> bool:
     """Tell whether a function needs an argument; needing more than one is refused."""
     parameters = inspect.signature(function).parameters.values()
     collecting = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD

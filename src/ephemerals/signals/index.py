@@ -147,10 +147,6 @@ class EventIndex:
             self._compact()
         return removed
 
-    def clear(self) -> int:
-        """Take out everything; return how much there was."""
-        return self.remove(list(self.cells()))
-
     def _shift(self) -> None:
         """Move the head of the order out; held, it steps aside, for nothing there is older than it."""
         cell = self._order.popleft()

@@ -6,12 +6,11 @@ message of the error, which may quote it.
 
 from __future__ import annotations
 
-import inspect
 import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from ephemerals.errors import InvalidOptionType
+from ephemerals.functions import as_callback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +40,8 @@ class Isolation:
 
     @hook.setter
     def hook(self, hook: OnHandlerError | None) -> None:
-        given: object = hook
-        if given is not None and (not callable(given) or inspect.iscoroutinefunction(given)):
-            raise InvalidOptionType("on_handler_error", hook, "a plain function, or None")
+        if hook is not None:
+            as_callback("on_handler_error", hook, "error", "event", "handler")
         self._hook = hook
 
     def report(self, error: BaseException, event: SignalEvent[Any], handler: Callable[..., object]) -> None:

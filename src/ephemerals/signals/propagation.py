@@ -25,13 +25,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Optional, TypeAlias
 
-from ephemerals.errors import InvalidOptionType
+from ephemerals.functions import as_callback
 
 from .pattern import Pattern, PatternLike
 from .validation import as_count
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     from .event import SignalEvent
 
@@ -71,7 +71,7 @@ class Propagation:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the names of its events, from the root on."""
-        return tuple(reversed([name for _, name in _walk(self._link)]))
+        return tuple(reversed([name for _, name in walk(self._link)]))
 
     @property
     def is_root(self) -> bool:
@@ -79,7 +79,7 @@ class Propagation:
         return self._link[3] is None
 
     def __contains__(self, name: object) -> bool:
-        return any(each == name for _, each in _walk(self._link))
+        return any(each == name for _, each in walk(self._link))
 
     def __len__(self) -> int:
         return self._link[0]
@@ -133,9 +133,8 @@ class SignalConstraints:
     def __post_init__(self) -> None:
         if self.max_depth is not None:
             as_count("max_depth", self.max_depth)
-        hook: object = self.on_blocked
-        if hook is not None and not callable(hook):
-            raise InvalidOptionType("on_blocked", hook, "a function, or None")
+        if self.on_blocked is not None:
+            as_callback("on_blocked", self.on_blocked, "event", "reason")
         object.__setattr__(self, "terminal", Pattern.of_optional(self.terminal))
         object.__setattr__(self, "leaf", Pattern.of_optional(self.leaf))
 
@@ -143,7 +142,7 @@ class SignalConstraints:
         """Return why `name` may not follow a chain; `None` if it may."""
         if self.max_depth is not None and caused_by[0] >= self.max_depth:
             return BlockReason.DEPTH
-        if self.block_cycles and (sink, name) in _walk(caused_by):
+        if self.block_cycles and (sink, name) in walk(caused_by):
             return BlockReason.CYCLE
         parent = caused_by[2]
         if self.terminal is not None and Pattern.of(self.terminal).matches(parent):
@@ -153,13 +152,21 @@ class SignalConstraints:
         return None
 
 
-def _walk(link: Link | None) -> Iterator[tuple[int, str]]:
+def walk(link: Link | None) -> Iterator[tuple[int, str]]:
     """Yield the sink and the name of each event of a chain, the last one first."""
     while link is not None:
         _, sink, name, link = link
         yield sink, name
 
 
+def chained(events: Iterable[tuple[int, str]]) -> Link | None:
+    """Return the chain that `walk` yielded."""
+    link: Link | None = None
+    for depth, (sink, name) in enumerate(reversed(list(events)), 1):
+        link = (depth, sink, name, link)
+    return link
+
+
 def passed(link: Link | None, sink: int, name: str) -> bool:
     """Tell whether a chain has an event of this name in this sink."""
-    return (sink, name) in _walk(link)
+    return (sink, name) in walk(link)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ephemerals.errors import InvalidOption
+from ephemerals.ids import as_id
 
 from .core import SinkCore
 from .pattern import Pattern
@@ -158,7 +159,7 @@ class SignalQueries(SinkCore):
 
     def summary(self, operation_id: int) -> SignalSummary | None:
         """Sum up the events of one operation; `None` if there are none."""
-        events = self.events(operation_id=operation_id)
+        events = self.events(operation_id=as_id(operation_id))
         if not events:
             return None
         return SignalSummary(operation_id=operation_id, key=events[0].key, events=tuple(events))
@@ -173,6 +174,8 @@ class SignalQueries(SinkCore):
         source: str | None = None,
     ) -> Iterable[Cell]:
         """Yield the cells that meet every condition, newest first; the caller holds the lock."""
+        if operation_id is not None:
+            as_id(operation_id)
         index = self._index
         self._refresh()
         names: Iterable[str] | None = None if name is None else [as_name(name)]

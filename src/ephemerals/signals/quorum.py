@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from ephemerals.errors import InvalidOptionType, SinkClosed
+from ephemerals.errors import SinkClosed
+from ephemerals.functions import as_callback
 
 from .pattern import Pattern
 from .stream import resolve
@@ -87,8 +88,7 @@ async def quorum(  # noqa: PLR0913 - what is waited for, and what may end it
     seconds (`None`: wait for ever). Being cancelled raises `CancelledError`; closing the sink raises `SinkClosed`.
     """
     as_count("required", required)
-    if not callable(by):
-        raise InvalidOptionType("by", by, "a function that takes an event")
+    as_callback("by", by, "event", optional=False)
     counted, vetoing = as_pattern(pattern), Pattern.of_optional(veto)
     seconds = None if timeout is None else as_seconds("timeout", timeout)
     voters: dict[Hashable, None] = {}
@@ -100,7 +100,7 @@ async def quorum(  # noqa: PLR0913 - what is waited for, and what may end it
             return
         if vetoing is not None and vetoing.matches(event.name):
             vetoes.append(event)
-        elif counted.matches(event.name):
+        else:
             voters[by(event)] = None
         if vetoes or len(voters) >= required:
             resolve(decided)

@@ -45,18 +45,10 @@ class RoutingTable:
         self._exact: dict[str, dict[Subscription | Watch, None]] = {}
         self._globs: dict[Subscription | Watch, None] = {}
 
-    def __len__(self) -> int:
-        return len(self.listeners)
-
     @property
     def subscriptions(self) -> list[Subscription]:
         """Return the subscriptions, in their order."""
         return [each for each in self.listeners if isinstance(each, Subscription)]
-
-    @property
-    def watches(self) -> list[Watch]:
-        """Return the watches, in their order."""
-        return [each for each in self.listeners if isinstance(each, Watch)]
 
     def add(self, listener: Subscription | Watch) -> None:
         """Let a listener hear of everything that is emitted from now on."""

@@ -19,7 +19,8 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, cast, overload
 
 from ephemerals.clock import system_clock
-from ephemerals.errors import InvalidOptionType, SinkClosed
+from ephemerals.errors import SinkClosed
+from ephemerals.functions import as_callback
 
 from .delivery import get_ident, running_loop
 from .event import SignalEvent, _Draft, unstored
@@ -65,8 +66,9 @@ class SignalSink(Forgetting):
     them sees the events in the same order: what a handler emits comes after the event that it handles.
     `max_age=None` keeps events whatever their age.
 
-    Asynchronous handlers run as tasks, `max_concurrent_handlers` at once; when `max_queued` calls wait, the
-    oldest is dropped and counted. An error of a handler stays with it: it is counted, logged without the
+    Asynchronous handlers run as tasks, `max_concurrent_handlers` at once, or one call of each if there are more
+    handlers, so that one that never returns holds up no other. When `max_queued` calls wait, the oldest is
+    dropped and counted. An error of a handler stays with it: it is counted, logged without the
     event's data, and offered to `on_handler_error(error, event, handler)`.
 
     Left as an `async with` block, the sink waits for its asynchronous handlers and stops delivering. That is
@@ -280,8 +282,7 @@ class SignalSink(Forgetting):
         With `retractions`, it is called with each matching event that is retracted, instead. The same handler
         may be subscribed again, and is then called again.
         """
-        if not callable(handler):
-            raise InvalidOptionType("handler", handler, "a function that takes an event")
+        as_callback("handler", handler, "event", takes_async=True, optional=False)
         return self._subscribe(Subscription(self, as_pattern(pattern), handler, retractions=retractions))
 
     def _subscribe(self, subscription: Subscription) -> Subscription:
@@ -353,8 +354,8 @@ class SignalSink(Forgetting):
         `on_change(watch)` is called after each change of its `present` or `event`, but not for what is
         present now.
         """
-        if on_change is not None and not callable(on_change):
-            raise InvalidOptionType("on_change", on_change, "a function that takes a watch, or None")
+        if on_change is not None:
+            as_callback("on_change", on_change, "watch")
         watch = Watch(self, as_pattern(pattern), on_change)
         with self._lock:
             if self._is_closed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from datetime import datetime, timedelta
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -42,9 +43,13 @@ def as_seconds(option: str, value: object) -> float:
         value = value.total_seconds()
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise InvalidOptionType(option, value, "seconds as a number, or a timedelta")
-    if not value > 0:
-        raise InvalidOption(option, value, "more than 0 seconds")
-    return float(value)
+    try:
+        seconds = float(value)
+    except OverflowError:
+        seconds = 0.0
+    if not seconds > 0:
+        raise InvalidOption(option, value, "more than 0 seconds, and fewer than a float can hold")
+    return seconds
 
 
 def as_wall(option: str, value: object) -> float | None:
@@ -62,8 +67,8 @@ def as_count(option: str, value: object) -> int:
     """Return a number of things, 1 or more."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise InvalidOptionType(option, value, "a whole number")
-    if value < 1:
-        raise InvalidOption(option, value, "1 or more")
+    if not 1 <= value <= sys.maxsize:
+        raise InvalidOption(option, value, "1 or more" if value < 1 else f"at most {sys.maxsize}")
     return value
 
 

@@ -1,8 +1,9 @@
-"""Help for testing code that uses the library: virtual time, quietness, the proof that an item is forgotten.
+"""Help for testing code that uses the library: virtual time, quietness, forgetting, and the signals of a test.
 
 The pytest plugin is `ephemerals.testing.plugin`; nothing else here needs pytest.
 """
 
+from .capturing import capture, strict
 from .clock import ExternalWork, VirtualClock
 from .forgotten import Payload, assert_forgotten, assert_forgotten_sync
 from .loop import VirtualEventLoop, run
@@ -20,6 +21,8 @@ __all__ = [
     "assert_forgotten",
     "assert_forgotten_sync",
     "assert_quiet",
+    "capture",
     "referrers_of",
     "run",
+    "strict",
 ]

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final, Protocol, Self, cast
 
 from ephemerals.clock import Clock, system_clock
-from ephemerals.errors import InvalidOption
+from ephemerals.errors import InvalidOption, InvalidOptionType
+from ephemerals.options import as_float, as_seconds
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -91,8 +92,8 @@ class VirtualClock(Clock):
     __slots__ = ("_hands", "patience")
 
     def __init__(self, *, monotonic: float = MONOTONIC_START, time: float = WALL_START, patience: float = 10.0) -> None:
-        self._hands = hands = _Hands(monotonic, time)
-        self.patience = patience
+        self._hands = hands = _Hands(_finite("monotonic", monotonic), _finite("time", time))
+        self.patience = as_seconds("patience", patience, zero=True)
         super().__init__(monotonic=hands.monotonic, time=hands.time)
 
     @classmethod
@@ -110,24 +111,25 @@ class VirtualClock(Clock):
         It is a leap, as when something blocked the loop: timers passed on the way run afterwards, in order,
         and all of them see the new time. To pass them one by one, `await asyncio.sleep(seconds)`.
         """
-        _check_span(seconds)
+        span = _span(seconds)
         with self._hands.lock:
-            self._hands.now += seconds
+            self._hands.now += span
 
     def advance_to(self, moment: float) -> None:
         """Move both readings forward until `monotonic()` is exactly `moment`; a past one changes nothing."""
+        reading = _finite("moment", moment)
         with self._hands.lock:
-            self._hands.now = max(self._hands.now, moment)
+            self._hands.now = max(self._hands.now, reading)
 
     def step_wall(self, seconds: float) -> None:
         """Set the wall clock by `seconds`, forward or (negative) back, as NTP or a person does."""
+        step = _finite("seconds", seconds)
         with self._hands.lock:
-            self._hands.wall_offset += seconds
+            self._hands.wall_offset += step
 
     def suspend(self, seconds: float) -> None:
         """Let the machine sleep for `seconds`: wall time goes on, monotonic time stands still."""
-        _check_span(seconds)
-        self.step_wall(seconds)
+        self.step_wall(_span(seconds))
 
     def external_work(self) -> ExternalWork:
         """Return a context manager that keeps virtual time from jumping while real work is under way.
@@ -169,7 +171,14 @@ class VirtualClock(Clock):
         return f"<VirtualClock monotonic={self.monotonic()!r} time={self.time()!r}>"
 
 
-def _check_span(seconds: float) -> None:
-    if not 0 <= seconds < math.inf:
-        option = "seconds"
-        raise InvalidOption(option, seconds, "a finite number of seconds, 0 or more")
+def _span(seconds: object) -> float:
+    return _finite("seconds", seconds, "a finite number of seconds, 0 or more", least=0.0)
+
+
+def _finite(option: str, value: object, allowed: str = "a finite number of seconds", least: float = -math.inf) -> float:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise InvalidOptionType(option, value, allowed)
+    number = as_float(value)
+    if not math.isfinite(number) or number < least:
+        raise InvalidOption(option, value, allowed)
+    return number

@@ -14,6 +14,8 @@ import weakref
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ephemerals.options import as_seconds
+
 from .referrers import referrers_of
 
 if TYPE_CHECKING:
@@ -58,11 +60,12 @@ async def assert_forgotten(
     many *real* seconds threads get to let go (0: none, the item must be dead at once). The `AssertionError`
     shows who still refers to it. What `use` raises is raised.
     """
+    patience = as_seconds("within", within, zero=True)
     with _collector_off():
         holder = [factory()]
         reference = weakref.ref(holder[0])
         kept = await use(holder.pop())
-        deadline = time.monotonic() + within
+        deadline = time.monotonic() + patience
         while reference() is not None and time.monotonic() < deadline:
             await asyncio.sleep(0)
             time.sleep(0.001)  # noqa: ASYNC251 - threads need real time, which a virtual loop does not spend
@@ -78,11 +81,12 @@ def assert_forgotten_sync(
     within: float = 0.0,
 ) -> None:
     """Do the same as `assert_forgotten` for a plain function, without a loop."""
+    patience = as_seconds("within", within, zero=True)
     with _collector_off():
         holder = [factory()]
         reference = weakref.ref(holder[0])
         kept = use(holder.pop())
-        deadline = time.monotonic() + within
+        deadline = time.monotonic() + patience
         while reference() is not None and time.monotonic() < deadline:
             time.sleep(0.001)
         _check(reference, collector=collector)

@@ -1,7 +1,7 @@
 """The check that a coordinator has left nothing behind: no task, timer, waiter, key or thread.
 
-What is left the coordinator's engine says itself (`leftovers()`); the tasks of the running loop are looked
-at here.
+What is left the coordinator's engine says itself (`leftovers()`), and so do the other things that hold something; the
+tasks of the running loop are looked at here.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
+from ephemerals.errors import InvalidOption, InvalidOptionType
+from ephemerals.options import as_seconds
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["HasEngine", "HasLeftovers", "assert_becomes_quiet", "assert_quiet"]
+__all__ = ["HasEngine", "HasLeftovers", "HidesLeftovers", "assert_becomes_quiet", "assert_quiet"]
 
 _STEP = 0.01
 
@@ -26,6 +29,13 @@ class HasLeftovers(Protocol):
         ...
 
 
+@runtime_checkable
+class HidesLeftovers(Protocol):
+    """The same for a class whose users have no business with it."""
+
+    def _leftovers(self) -> Mapping[str, int]: ...
+
+
 class HasEngine(Protocol):
     """A coordinator: its engine counts for it."""
 
@@ -35,7 +45,7 @@ class HasEngine(Protocol):
         ...
 
 
-Coordinator: TypeAlias = HasLeftovers | HasEngine
+Coordinator: TypeAlias = HasLeftovers | HidesLeftovers | HasEngine
 
 
 def assert_quiet(*coordinators: Coordinator) -> None:
@@ -43,7 +53,7 @@ def assert_quiet(*coordinators: Coordinator) -> None:
 
     A task counts as the library's if its name begins with "ephemerals"; the current task is left out. The
     message lists everything that is left, with its count. Without a running loop, and in a thread, only the
-    coordinators are asked.
+    coordinators are asked, and there must be one.
     """
     left = list(_left(coordinators))
     if left:
@@ -53,7 +63,7 @@ def assert_quiet(*coordinators: Coordinator) -> None:
 async def assert_becomes_quiet(*coordinators: Coordinator, within: float = 1.0) -> None:
     """Assert that the coordinators are quiet within so many seconds of the loop's time (virtual or real)."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + within
+    deadline = loop.time() + as_seconds("within", within, zero=True)
     while list(_left(coordinators)) and loop.time() < deadline:  # noqa: ASYNC110 - no event says it
         await asyncio.sleep(_STEP)
     assert_quiet(*coordinators)
@@ -62,12 +72,14 @@ async def assert_becomes_quiet(*coordinators: Coordinator, within: float = 1.0) 
 def _left(coordinators: tuple[Coordinator, ...]) -> Iterator[str]:
     for coordinator in coordinators:
         name = getattr(coordinator, "name", None) or type(coordinator).__name__
-        for kind, count in _asked(coordinator).leftovers().items():
+        for kind, count in _counts(coordinator).items():
             if count:
                 yield f"{name}: {count} {kind}"
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
+        if not coordinators:
+            raise InvalidOption("coordinators", (), "at least one where no loop runs, or nothing is asserted") from None
         return
     current = asyncio.current_task(loop)
     names = (task.get_name() for task in asyncio.all_tasks(loop) if task is not current)
@@ -75,5 +87,10 @@ def _left(coordinators: tuple[Coordinator, ...]) -> Iterator[str]:
         yield f"running loop: task {name!r}"
 
 
-def _asked(coordinator: Coordinator) -> HasLeftovers:
-    return coordinator if isinstance(coordinator, HasLeftovers) else coordinator.engine
+def _counts(coordinator: Coordinator) -> Mapping[str, int]:
+    if isinstance(coordinator, HidesLeftovers):
+        return coordinator._leftovers()
+    asked = coordinator if isinstance(coordinator, HasLeftovers) else getattr(coordinator, "engine", None)
+    if not isinstance(asked, HasLeftovers):
+        raise InvalidOptionType("coordinators", coordinator, "coordinators, or others that count their leftovers()")
+    return asked.leftovers()

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from ephemerals.errors import InvalidOption
+from ephemerals.options import as_seconds
 
 from .loop import run
 
@@ -36,7 +37,7 @@ def runner_for(loop: Loop, *, clock: VirtualClock | None, timeout: float) -> Run
     """
     if loop == "virtual":
         return partial(run, clock=clock)
-    return partial(_run_really, factory=_factory(loop), timeout=timeout)
+    return partial(_run_really, factory=_factory(loop), timeout=as_seconds("timeout", timeout))
 
 
 def loop_id(loop: Loop) -> str:

@@ -6,6 +6,8 @@ import asyncio
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from ephemerals.errors import EphemeralsError
+
 if TYPE_CHECKING:
     from types import CodeType, FrameType
 
@@ -22,6 +24,9 @@ class WaitsForever(AssertionError):
         listing = "\n".join(f"  {task}" for task in tasks) or "  none"
         super().__init__(f"the test waits for something that never happens: {reason}\npending tasks:\n{listing}")
         self.tasks = tasks
+
+    __reduce__ = EphemeralsError.__reduce__
+    __copy__ = EphemeralsError.__copy__
 
 
 def describe_tasks(loop: asyncio.AbstractEventLoop) -> tuple[str, ...]:
