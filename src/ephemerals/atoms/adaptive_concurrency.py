@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ephemerals.errors import InvalidOption
-from ephemerals.options import as_callback, as_count, as_seconds
+from ephemerals.functions import as_callback
+from ephemerals.options import as_count, as_seconds
 
 from .gradient import Gradient, Round
 from .throttling import is_throttled
@@ -91,7 +92,7 @@ class AdaptiveConcurrency:
             raise InvalidOption("minimum", minimum, f"at most maximum={maximum}")
         if not 0 < cut < 1:
             raise InvalidOption("cut", cut, "a factor between 0 and 1")
-        as_callback("complains", complains)
+        as_callback("complains", complains, "error", optional=False)
         self._complains, self._cut = complains, cut
         self._cooldown = as_seconds("cooldown", cooldown, zero=True)
         engine = coordinator.engine

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ephemerals.clock import system_clock
 from ephemerals.errors import InvalidOption
-from ephemerals.options import as_callback, as_count, as_seconds
+from ephemerals.functions import as_callback
+from ephemerals.options import as_count, as_seconds
 
 from .following import follow
 from .keyed_states import KeyedStates
@@ -94,7 +95,7 @@ class EntropyAnalyzer:
     ) -> None:
         if not 0 <= low < high <= 1:
             raise InvalidOption("low", low, f"a share from 0 up to less than high={high}, which is at most 1")
-        as_callback("value_of", value_of)
+        as_callback("value_of", value_of, "event")
         seconds = as_seconds("window", window)
         if as_count("size", size, least=2) < as_count("min_samples", min_samples, least=2):
             raise InvalidOption("min_samples", min_samples, f"at most size={size}")

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ephemerals.clock import system_clock
 from ephemerals.errors import InvalidOption, InvalidOptionType
-from ephemerals.options import as_callback, as_count, as_seconds
+from ephemerals.functions import as_callback
+from ephemerals.options import as_count, as_seconds
 
 from .following import follow
 from .keyed_states import KeyedStates
@@ -116,7 +117,7 @@ class OutlierDetector:
     ) -> None:
         if not threshold > 0:
             raise InvalidOption("threshold", threshold, "a number above 0")
-        as_callback("value_of", value_of)
+        as_callback("value_of", value_of, "event")
         seconds = as_seconds("window", window)
         if as_count("size", size, least=2) < as_count("min_samples", min_samples, least=2):
             raise InvalidOption("min_samples", min_samples, f"at most size={size}")

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Generic, ParamSpec, TypeVar, cast
 from ephemerals.atoms import CircuitBreaker, CircuitOpen, CircuitState
 from ephemerals.atoms.error_match import as_error_match, matches
 from ephemerals.clock import system_clock
-from ephemerals.coordination.body import is_coroutine_function
 from ephemerals.errors import EphemeralsError, InvalidBody, InvalidOption, InvalidOptionType
 from ephemerals.failure import kept_form, qualified_name
+from ephemerals.functions import is_coroutine_function
 from ephemerals.options import as_seconds
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from ephemerals.atoms import CircuitBreaker, CircuitOpen
 from ephemerals.clock import system_clock
 from ephemerals.coordination import map_each
-from ephemerals.coordination.body import function_name, is_coroutine_function
 from ephemerals.errors import DuplicateName, InvalidBody
 from ephemerals.failure import kept_form, qualified_name
-from ephemerals.options import as_callback, as_count, as_seconds
+from ephemerals.functions import as_callback, function_name, is_coroutine_function
+from ephemerals.options import as_count, as_seconds
 
 from .wave_report import WaveReport, WorkerOutcome, WorkerStatus
 
@@ -88,7 +88,7 @@ class Waves(Generic[T, R]):
     ) -> None:
         self.name = name
         if decisive is not None:
-            as_callback("decisive", decisive)
+            as_callback("decisive", decisive, "value")
         self._decisive = decisive
         self._max_concurrency = as_count("max_concurrency", max_concurrency)
         self._timeout = None if timeout is None else as_seconds("timeout", timeout)
