@@ -27,10 +27,11 @@ _CREDIBLE: Final = 0.7
 _QUICKLY: Final = 0.75
 """Share of the gap that closes, up to there, for each second's worth of successes."""
 _THERE: Final = 0.99
+"""Share of the way back at which it counts as back."""
 _PLATEAU: Final = 30.0
-"""Seconds' worth of successes after which the rate has grown by a tenth of `_PROBE` times as many."""
+"""Seconds' worth of successes, once it is back, after which the rate grows by the share `_PROBE` in a second."""
 _PROBE: Final = 0.003
-"""Share by which the rate grows in a second then; the growth itself grows with the square of the time."""
+"""The growth itself grows with the square of the time."""
 
 
 class AdaptiveRate(GCRA):
