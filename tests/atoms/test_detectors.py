@@ -85,6 +85,18 @@ def test_whenever_somebody_looks_a_burst_is_what_the_window_says(threshold, gaps
     run(main())
 
 
+async def test_a_burst_may_end_before_the_time_at_which_its_key_would_have_been_looked_at():
+    sink = SignalSink(max_age=None)
+    bursts = BurstDetector(sink, threshold=4, window=10, low=3)
+    for gap in (0, 5, 4, 1.5, 0.5):  # at 10 the key was put off until 19
+        await asyncio.sleep(gap)
+        bursts.note("k")
+    assert bursts.is_bursting("k")
+    await asyncio.sleep(20)
+    assert sink.last("burst.ended").monotonic == 1015
+    assert_quiet(bursts)
+
+
 async def test_a_key_that_is_pushed_out_while_it_bursts_has_ended():
     sink = SignalSink()
     bursts = BurstDetector(sink, threshold=1, max_keys=2)

@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from ephemerals import DuplicateName, InvalidBody, InvalidOption
+from ephemerals.atoms import CircuitOpen
 from ephemerals.patterns import NoValue, Waves
 from ephemerals.signals import SignalSink
 from ephemerals.testing import VirtualClock, assert_forgotten, assert_quiet
@@ -125,6 +126,12 @@ async def test_a_workers_own_timeout_error_is_a_failure():
     waves = Waves()
     add(waves, "w", error=TimeoutError())
     assert statuses(await waves.run("x")) == {"w": "failed"}
+
+
+async def test_a_circuit_that_is_open_within_a_worker_is_a_failure_of_that_worker():
+    waves = Waves(threshold=2)
+    add(waves, "w", error=CircuitOpen("inner", 3))
+    assert [statuses(await waves.run("x"))["w"] for _ in range(3)] == ["failed", "failed", "skipped"]
 
 
 async def test_a_worker_that_keeps_failing_is_skipped_for_a_while_and_then_tried_by_one_run():
