@@ -38,6 +38,7 @@ from ephemerals.errors import (
     UnknownLane,
     WrongLoop,
 )
+from ephemerals.patterns import FailoverExhausted, NoValue, WorkerStatus
 from ephemerals.signals import SignalSink
 from ephemerals.testing import WaitsForever
 
@@ -75,6 +76,8 @@ EVERY = [
     LoadCancelled(),
     LoadCycle(),
     RetryAfter(2),
+    NoValue("worker", WorkerStatus.FAILED),
+    FailoverExhausted("name", {}, 2.0),
     WaitsForever("nothing is ready", ("one", "two")),
 ]
 every_way = pytest.mark.parametrize("travel", WAYS.values(), ids=WAYS.keys())
