@@ -2,7 +2,7 @@
 #
 #   make test                     the wheel on every supported Python (CI=1: all of them must be there)
 #   make test PYTHONS=3.12        on one; PYTHONS="3.11 3.13" on some
-#   make test PROFILE=long        many more examples for each property (quick, ci, long)
+#   make test PROFILE=long        many more examples for each property (brief, quick, ci, long)
 #   make test ARGS="-k window"    a part of the tests; nothing is measured
 #   make bench QUICK=1            small and short, for looking; without it the page on performance is written
 #   make bench ARGS="overhead"    some questions only; ARGS="--loop uvloop" on another loop

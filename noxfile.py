@@ -111,7 +111,7 @@ def test(session: nox.Session) -> None:
     install_wheel(session)
     environment = {"COVERAGE_FILE": str(ROOT / f".coverage.{session.python}")}
     if session.python != PRIMARY and PROFILE is None:
-        environment["HYPOTHESIS_PROFILE"] = "quick"
+        environment["HYPOTHESIS_PROFILE"] = "brief"
     pytest = ["-m", "pytest", *(["--timeout=3600"] if PROFILE == "long" else [])]
     everything = ["-q", "-n2", "--dist=worksteal"]
     if session.python != PRIMARY:

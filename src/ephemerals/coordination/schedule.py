@@ -435,7 +435,10 @@ class KeyedSchedule:
 
 
 def _insert(queue: deque[Operation[Any]], operation: Operation[Any]) -> None:
-    """Put an operation back into a queue at its place in the order, which is near the front."""
+    """Put an operation back into a queue at its place in the order, which is near the front, or at the very end."""
+    if not queue or queue[-1]._order < operation._order:
+        queue.append(operation)
+        return
     place = 0
     while place < len(queue) and queue[place]._order < operation._order:
         place += 1
